@@ -2,12 +2,12 @@
 
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
-use jitlat_core::{PacketRecord, Source, Span};
+use jitlat_core::{PacketRecord, Span, StampSource};
 use jitlat_net::RunningService;
 use jitlat_net::client::{self, TestRequest};
-use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_net::pace::{Pacing, SendSettings};
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::error::Error;
@@ -61,12 +61,12 @@ fn server() -> Result<(RunningService, u16), String> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
-        limits: Limits { rate: 10_000_000, bandwidth: 100_000_000_000, ..Limits::default() },
+        limits: ServerLimits { rate: 10_000_000, bandwidth: 100_000_000_000, ..ServerLimits::default() },
         keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service).and_then(Server::start).map_err(|e| e.to_string())?;
+    let server = JitlatServer::bind(service).and_then(JitlatServer::start).map_err(|e| e.to_string())?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
     Ok((server, port))
 }
@@ -114,7 +114,7 @@ impl Drop for ServerProcess {
 }
 
 /// Runs a test of `packets` packets of 80 bytes towards a server of this process on loopback.
-pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result<Outcome, String> {
+pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: StampSource) -> Result<Outcome, String> {
     let (_server, port) = server()?;
     test(port, packets, period, pacing, stamps, false, &AtomicBool::new(false))
 }
@@ -126,7 +126,7 @@ pub fn test(
     packets: u64,
     period: Span,
     pacing: Pacing,
-    stamps: Source,
+    stamps: StampSource,
     segmented: bool,
     began: &AtomicBool,
 ) -> Result<Outcome, String> {
@@ -136,14 +136,8 @@ pub fn test(
         control_port: port,
         family: None,
         bind: None,
-        specs: vec![spec.map_err(|e| e.to_string())?],
-        dialect: Dialect::V3,
-        key: None,
-        pacing,
-        priority: None,
-        stamps,
-        segmented,
-        feedback: false,
+        terms: TestTerms { stamps, ..TestTerms::new(vec![spec.map_err(|e| e.to_string())?]) },
+        sending: SendSettings { pacing, priority: None, segmented },
     };
     let mut watch = Watch { began, records: Vec::new(), from: 0.0, to: None };
     client::run(&request, &AtomicBool::new(false), &mut watch).map_err(|e| e.to_string())?;

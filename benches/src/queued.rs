@@ -2,7 +2,7 @@
 
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-use jitlat_store::log::{LogOutput, LogWriter, Version};
+use jitlat_store::log::{LogOutput, LogVersion, LogWriter};
 use std::error::Error;
 use std::fmt::Display;
 
@@ -27,7 +27,7 @@ pub fn log<W: LogOutput>(
         ending: Ending::Complete,
         ..Session::new(spec)
     };
-    let mut log = LogWriter::new(out, Version::V3);
+    let mut log = LogWriter::new(out, LogVersion::V3);
     log.begin(&session);
     let (mut state, mut queue, mut losing) = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, 0i64, 0);
     for i in 0..packets {

@@ -4,6 +4,7 @@
 
 //! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 
+use jitlat_core::spec::Direction;
 use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_net::capture::Capture;
 use jitlat_passive::flows::Grouping;
@@ -14,8 +15,8 @@ use jitlat_passive::pipeline::{
 use jitlat_passive::tcp::{TcpAnalyzer, explain_delays};
 use jitlat_passive::verdict::explain_no_match;
 use jitlat_passive::{
-    Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting,
-    StreamSink, Streams, Way, survey,
+    CapturePoint, FlowAnalyzer, IdentityRule, Matcher, PacketPreview, PairEstimator, PassiveResult, Sides,
+    Sighting, StreamBuilder, StreamSink, survey,
 };
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -25,9 +26,9 @@ use std::ops::ControlFlow;
 struct Highest([i64; 2]);
 
 impl StreamSink for Highest {
-    fn record(&mut self, way: Way, record: &PacketRecord) {
+    fn record(&mut self, direction: Direction, record: &PacketRecord) {
         assert!(record.seq >= 0);
-        let highest = &mut self.0[way as usize];
+        let highest = &mut self.0[direction as usize];
         *highest = (*highest).max(record.seq + 1);
     }
 }
@@ -96,21 +97,24 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         sightings.len() as u64 <= facts.ours && facts.ours <= facts.packets && facts.packets <= facts.frames
     );
     let mut observers = MatchObservers {
-        streams: Some(Streams::new(Highest::default())),
-        flows: Some(Flows::new(None)),
+        streams: Some(StreamBuilder::new(Highest::default())),
+        flows: Some(FlowAnalyzer::new(None)),
         matched: Some(Vec::new()),
-        ..MatchObservers::new(Estimator::new(Span::seconds(1), None))
+        ..MatchObservers::new(PairEstimator::new(Span::seconds(1), None))
     };
     let matcher = Matcher::new(Span(0), Span::seconds(1)).with_capacity(64);
     let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
     let counts = join(matcher, &mut points, &mut observers, |_| ControlFlow::Continue(()));
     let summary = observers.estimator.summary_of(counts);
-    for way in [&summary.out.counts, &summary.back.counts] {
-        assert!(way.matched <= way.seen_at_reference && way.matched <= way.seen_at_monitor);
+    for direction in [&summary.out.counts, &summary.back.counts] {
+        assert!(
+            direction.matched <= direction.seen_at_reference
+                && direction.matched <= direction.seen_at_monitor
+        );
     }
     let flows = observers.flows.map(|f| f.figures(&numbers.keys()));
     let streams = observers.streams.unwrap();
-    let sent = Way::BOTH.map(|way| streams.sent(way));
+    let sent = Direction::BOTH.map(|direction| streams.sent(direction));
     let Highest(highest) = streams.into_sink();
     assert!(highest.iter().zip(sent).all(|(h, sent)| *h as u64 <= sent), "{highest:?} {sent:?}");
     let captures = [facts.clone(), facts];
@@ -126,5 +130,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         sizes: observers.estimator.sizes(),
         flows,
     };
-    let _ = (result.notes(), Point::Reference);
+    let _ = (result.notes(), CapturePoint::Reference);
 });

@@ -3,12 +3,12 @@
 // Longest input: 4096
 
 use arbitrary::Arbitrary;
-use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period};
+use jitlat_archive::{AddOutcome, Archive, CATALOGUE, Filter, PoolPeriod};
 use jitlat_core::scalars::Scalar;
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_fuzz::{Heap, Scratch, uncaught};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use std::fs;
@@ -84,7 +84,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
             ..Session::new(spec)
         };
         let log = scratch.join("a.log");
-        let mut writer = LogWriter::new(fs::File::create(&log).expect("a log"), Version::V3);
+        let mut writer = LogWriter::new(fs::File::create(&log).expect("a log"), LogVersion::V3);
         writer.begin(&session);
         for i in (0..40).filter(|i| i % 13 != k) {
             let sent = start + i * 20_000_000;
@@ -97,10 +97,10 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
         writer.finish(&session);
         writer.close().1.expect("a log");
         let tags = [("site".to_owned(), k.to_string())];
-        assert!(matches!(archive.add(&log, &tags), Ok(Added::New(_))));
+        assert!(matches!(archive.add(&log, &tags), Ok(AddOutcome::New(_))));
     }
     let figure = Scalar::named("pdv-p99").expect("a figure");
-    archive.query(&Filter::default(), figure, Period::Month).expect("roll-ups");
+    archive.query(&Filter::default(), figure, PoolPeriod::Month).expect("roll-ups");
     drop(archive);
     let db = Connection::open(root.join(CATALOGUE)).expect("a catalogue");
     db.execute_batch(ALERTS).expect("alerts");
@@ -194,7 +194,7 @@ fn read_everything(root: &Path) {
     for (stream, _) in archive.streams(&Filter::default()).unwrap_or_default().into_iter().take(8) {
         let _ = archive.first_and_last(stream);
         let _ = archive.verdicts(stream, i64::MIN, i64::MAX);
-        let _ = archive.course(stream, Period::Day, i64::MIN, i64::MAX);
+        let _ = archive.course(stream, PoolPeriod::Day, i64::MIN, i64::MAX);
     }
     let _ = archive.totals(None, 8);
     let _ = archive.totals(Some(0), 8);
@@ -207,7 +207,7 @@ fn read_everything(root: &Path) {
         let _ = archive.not_sent(&waiting.iter().map(|message| message.id).collect::<Vec<_>>(), 0);
     }
     let figure = Scalar::named("pdv-p99.9").expect("a figure");
-    for period in [Period::Test, Period::Day, Period::All] {
+    for period in [PoolPeriod::Test, PoolPeriod::Day, PoolPeriod::All] {
         let _ = archive.query(&Filter::default(), figure, period);
     }
     let _ = archive.check(true);

@@ -2,8 +2,8 @@
 // Aims at: crates/proto/src/jitlat/classic
 
 use jitlat_fuzz::pieces;
-use jitlat_proto::jitlat::auth::Side;
-use jitlat_proto::jitlat::classic::{Codec, WORKORDER_LEN, Workorder};
+use jitlat_proto::jitlat::auth::ConnectionSide;
+use jitlat_proto::jitlat::classic::{ClassicCodec, WORKORDER_LEN, Workorder};
 use jitlat_proto::jitlat::message::{FlowRequest, Message, Request};
 use std::net::SocketAddr;
 
@@ -21,9 +21,11 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         assert_eq!(order.to_bytes(), input.bytes[..WORKORDER_LEN]);
     }
     let [client, server] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|ip| SocketAddr::from((ip, 2666)));
-    for (side, local, peer) in [(Side::Client, client, server), (Side::Server, server, client)] {
-        let mut codec = Codec::new(side, local, peer);
-        if side == Side::Client && input.asked {
+    for (side, local, peer) in
+        [(ConnectionSide::Client, client, server), (ConnectionSide::Server, server, client)]
+    {
+        let mut codec = ClassicCodec::new(side, local, peer);
+        if side == ConnectionSide::Client && input.asked {
             let spec = jitlat_core::TestSpec::default();
             let spec = if input.down { spec.reversed() } else { spec };
             let flows = vec![FlowRequest { spec, stamps: Default::default() }];

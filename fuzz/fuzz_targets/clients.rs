@@ -4,9 +4,9 @@
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::access::ClientAddress;
-use jitlat_proto::jitlat::limits::Limits;
+use jitlat_proto::jitlat::limits::ServerLimits;
 use jitlat_proto::jitlat::session_table::{Claim, SessionId, SessionResults, SessionTable};
-use jitlat_proto::policy::{self, Ask, Gate, Grant, Meters, Policy, Quota, Refusal, Rules};
+use jitlat_proto::policy::{self, Ask, Gate, Grant, Meters, Policy, PolicyRefusal, Quota, ServiceRules};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -99,13 +99,15 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     };
     for service in SERVICES {
         *policy.service(service) =
-            Rules { client: quota(input.each), total: quota(input.all), ..Rules::default() };
+            ServiceRules { client: quota(input.each), total: quota(input.all), ..ServiceRules::default() };
     }
     let gate = Gate::new(policy.clone());
     // Megabytes: made only where there are packets.
     let mut meters: Option<[Meters; 3]> = None;
-    let mut table =
-        SessionTable::sharing(Limits { keep: Span::seconds(5), ..Limits::default() }, gate.clone());
+    let mut table = SessionTable::sharing(
+        ServerLimits { keep: Span::seconds(5), ..ServerLimits::default() },
+        gate.clone(),
+    );
     let mut grants: Vec<Held> = Vec::new();
     let mut now = SteadyTime(0);
     let mut served = [(); CLIENTS].map(|()| Vec::new());
@@ -131,13 +133,14 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                             evicted: false,
                         });
                     }
-                    Err(Refusal::WrongKeys(wait)) => {
+                    Err(PolicyRefusal::WrongKeys(wait)) => {
                         assert!(wait > Span::ZERO && wait <= Span::seconds(64) && !session);
                         assert!(wrong[usize::from(client) % CLIENTS] >= 2, "one mistake is free");
                     }
-                    Err(why) => assert!(matches!(why, Refusal::Limit(_)), "{why}"),
+                    Err(why) => assert!(matches!(why, PolicyRefusal::Limit(_)), "{why}"),
                 }
-                let taken = grants.iter().zip(before).filter(|(held, before)| held.grant.is_evicted() != *before);
+                let taken =
+                    grants.iter().zip(before).filter(|(held, before)| held.grant.is_evicted() != *before);
                 taken.for_each(|(held, _)| assert!(proven || !held.ask.proven, "a key makes room for none"));
             }
             Operation::Hear { grant } => {
@@ -169,7 +172,10 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                 let (id, client) = (SessionId(id.into()), address(client, host));
                 if !table.find(id).is_kept() {
                     let (sent, received) = Default::default();
-                    let _ = table.admit(Claim { id, client, memory: memory.into(), sent, received, proven: false }, now);
+                    let _ = table.admit(
+                        Claim { id, client, memory: memory.into(), sent, received, proven: false },
+                        now,
+                    );
                 }
             }
             Operation::Test { id } => drop(table.is_evicted(SessionId(id.into()), Some(now))),

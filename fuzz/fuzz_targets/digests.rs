@@ -5,17 +5,17 @@
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use jitlat_proto::digest::{
-    Collector, CollectorInput, Exporter, ExporterEvent, ExporterInput, Listen, Message,
+    Collector, CollectorInput, DigestMessage, Exporter, ExporterEvent, ExporterInput, Listen,
 };
 use jitlat_proto::{Machine, Tick};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, rest)) = data.split_first() else { return };
-    if let Ok(message) = Message::decode(kind, rest) {
+    if let Ok(message) = DigestMessage::decode(kind, rest) {
         let mut body = Vec::new();
         message.encode(&mut body);
-        assert_eq!(Message::decode(kind, &body), Ok(message));
+        assert_eq!(DigestMessage::decode(kind, &body), Ok(message));
     }
     let now = Tick { wall: WallTime(0), steady: SteadyTime(0) };
     let mut collector = Collector::new(Listen::default(), None, [0; 16], now);

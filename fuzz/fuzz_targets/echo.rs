@@ -2,8 +2,8 @@
 // Aims at: crates/proto/src/echo
 
 use jitlat_core::WallTime;
-use jitlat_proto::echo::{Echo, Family, HEADER_LEN, checksum};
-use jitlat_proto::twoway::{Protocol, Received};
+use jitlat_proto::echo::{Echo, HEADER_LEN, IpVersion, checksum};
+use jitlat_proto::twoway::{DatagramKind, Protocol};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -25,13 +25,13 @@ enum Answer {
 // Whatever is answered: a true reply is the answer to its request, one with a spoilt byte is not that of another request
 // (over IPv6 the kernel checks the sum), and what is no reply of ours counts for nothing.
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let family = if input.v6 { Family::V6 } else { Family::V4 };
+    let family = if input.v6 { IpVersion::V6 } else { IpVersion::V4 };
     let reply_type = if input.v6 { 129 } else { 0 };
     let mut echo = Echo::new(family, input.id, input.mark, input.payload.into());
     for answer in input.answers.iter().take(200) {
         let (seq, at, flip, length) = match answer {
             Answer::Raw(bytes) => {
-                if let Received::Reply(reply) = echo.receive(bytes, WallTime(1)) {
+                if let DatagramKind::Reply(reply) = echo.receive(bytes, WallTime(1)) {
                     assert_eq!(bytes[..2], [reply_type, 0], "no reply");
                     assert_eq!(bytes[6..8], (reply.seq as u16).to_be_bytes(), "the number in the header");
                     assert!(input.v6 || checksum(bytes) == 0, "a wrong sum");
@@ -57,7 +57,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         let bits = if long { 32 } else { 16 };
         let want = if long { seq } else { seq & 0xffff };
         match echo.receive(&packet, WallTime(2)) {
-            Received::Reply(r) => {
+            DatagramKind::Reply(r) => {
                 assert_eq!((r.seq, r.seq_bits), (want, bits));
                 assert_eq!(r.damaged, packet.len() != HEADER_LEN + usize::from(input.payload));
             }
@@ -66,7 +66,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         if flip != 0 {
             let at = at % packet.len();
             packet[at] ^= flip;
-            if let Received::Reply(r) = echo.receive(&packet, WallTime(2)) {
+            if let DatagramKind::Reply(r) = echo.receive(&packet, WallTime(2)) {
                 assert!(input.v6, "a spoilt reply passes its checksum");
                 let header = u16::from_be_bytes([packet[6], packet[7]]);
                 assert_eq!(r.seq as u16, header, "a number that is not in the header");

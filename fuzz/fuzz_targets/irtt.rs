@@ -1,13 +1,15 @@
 #![no_main]
 // Aims at: crates/proto/src/irtt
 
-use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_proto::access;
-use jitlat_proto::irtt::packet::{self, Packet, flag};
-use jitlat_proto::irtt::{Client, Clocks, Key, IrttOptions, Params, Rules, Server, StampAt, Stats};
+use jitlat_proto::irtt::packet::{self, IrttPacket, flag};
+use jitlat_proto::irtt::{
+    Client, IrttKey, IrttOptions, IrttParams, IrttRules, ReceiveStats, Server, ServerClocks, StampAt,
+};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::pinger::Reception;
-use jitlat_proto::twoway::{Arrival, Pinger, Plan};
+use jitlat_proto::twoway::pinger::PingReception;
+use jitlat_proto::twoway::{PingPlan, Pinger, RequestArrival};
 use std::collections::HashMap;
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -49,7 +51,7 @@ impl World {
     /// What the server answers, which is never to be worth more than the question.
     fn say(&mut self, from: u8, bytes: &[u8]) -> Vec<u8> {
         let from: std::net::SocketAddr = HOSTS[usize::from(from) % HOSTS.len()].parse().unwrap();
-        let arrival = Arrival { from, at: self.now.wall, ttl: None, traffic_class: None };
+        let arrival = RequestArrival { from, at: self.now.wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
         let reaction = self.server.handle(bytes, &arrival, self.now, &mut out);
         let credit = self.credit.entry(access::ClientAddress::of(from.ip())).or_insert(Some(0));
@@ -69,8 +71,9 @@ impl World {
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let key = input.keyed.then(|| Key::new("secret").unwrap());
-    let rules = Rules { keys: key.clone().into(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
+    let key = input.keyed.then(|| IrttKey::new("secret").unwrap());
+    let rules =
+        IrttRules { keys: key.clone().into(), sessions: 8, sessions_per_client: 6, ..IrttRules::default() };
     let now = Tick { wall: WallTime(1_795_309_600_000_000_000), steady: SteadyTime(7) };
     let mut world = World { server: Server::new(rules, [3; 32], now.steady), now, credit: HashMap::new() };
     let mut tokens = vec![0_u64];
@@ -101,7 +104,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             packet::sign(key.as_ref(), &mut bytes);
         }
         let answer = world.say(*from, &bytes);
-        if let Ok(packet) = Packet::parse(&answer, key.as_ref()) {
+        if let Ok(packet) = IrttPacket::parse(&answer, key.as_ref()) {
             assert!(packet.flags & flag::REPLY != 0);
             tokens.extend(packet.token().map(|(token, _)| token));
         }
@@ -111,18 +114,18 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut options = IrttOptions::new(Span::seconds(1), Span::millis(10));
     options.key = key;
     options.loose = true;
-    options.params = Params {
-        stats: Stats::ALL[usize::from(input.stats) % 4],
+    options.params = IrttParams {
+        stats: ReceiveStats::ALL[usize::from(input.stats) % 4],
         stamp_at: StampAt::ALL[usize::from(input.stamp_at) % 5],
-        clocks: Clocks::ALL[1 + usize::from(input.clocks) % 3],
+        clocks: ServerClocks::ALL[1 + usize::from(input.clocks) % 3],
         length: input.length.into(),
         ..options.params
     };
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(10), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = Plan { spec, wait, patience: Span::millis(500) };
-    let mut pinger = Pinger::new(Client::new(options), plan, Source::User);
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let mut pinger = Pinger::new(Client::new(options), plan, StampSource::User);
     let mut out = Vec::new();
     for (step, kind, at, bytes) in input.steps.iter().take(300) {
         world.wait(Span::micros((*step).into()));
@@ -143,9 +146,16 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
         }
         for datagram in heard {
-            let stamp = Stamp { at: world.now.wall, source: Source::User };
+            let stamp = Stamp { at: world.now.wall, source: StampSource::User };
             let length = datagram.len();
-            let meta = Reception { stamp, read: world.now.wall, length, ttl: None, traffic_class: None, other_port: false };
+            let meta = PingReception {
+                stamp,
+                read: world.now.wall,
+                length,
+                ttl: None,
+                traffic_class: None,
+                other_port: false,
+            };
             pinger.handle(&datagram, &meta, world.now);
         }
     }

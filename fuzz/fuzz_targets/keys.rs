@@ -3,7 +3,7 @@
 // Longest input: 8192
 
 use jitlat_proto::amp::Users;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 
 fn is_repeated(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == bytes[0])
@@ -16,12 +16,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
 // Any bytes as a key file, and as a file of users: a key that is accepted is neither empty nor huge nor one byte repeated,
 // and white space around it makes no other one; users that are accepted are written and read again unchanged.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(key) = Key::from_file_contents(bytes) {
+    if let Ok(key) = PresharedKey::from_file_contents(bytes) {
         let trimmed = bytes.trim_ascii();
         assert!((16..=4096).contains(&trimmed.len()) && !is_repeated(trimmed));
         let surrounded = [b" \n", trimmed, b"\r\n\n"].concat();
-        assert_eq!(Key::from_file_contents(&surrounded), Ok(key));
-        assert!(Key::from_file_contents(&trimmed[..15]).is_err());
+        assert_eq!(PresharedKey::from_file_contents(&surrounded), Ok(key));
+        assert!(PresharedKey::from_file_contents(&trimmed[..15]).is_err());
     }
     let Some(users) = std::str::from_utf8(bytes).ok().and_then(|text| Users::parse(text).ok()) else {
         return;

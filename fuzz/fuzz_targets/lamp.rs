@@ -3,9 +3,11 @@
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::lamp::client::LampOptions;
-use jitlat_proto::lamp::{Client, FollowUp, Header, Mode, Reaction, Report, Server, ServerRules};
+use jitlat_proto::lamp::{
+    Client, LampFollowUp, LampHeader, LampMode, LampReaction, LampReport, Server, ServerRules,
+};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::{Arrival, Protocol};
+use jitlat_proto::twoway::{Protocol, RequestArrival};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -19,8 +21,8 @@ struct Input {
 // Whatever either side hears: no panic, bounded memory, and what is understood is said again as it was. An address that
 // has not proven to receive anything is never sent more packets or bytes than came from it.
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let mode = if input.unidirectional { Mode::Unidirectional } else { Mode::PingLike };
-    let follow_up = input.follow_up.map(FollowUp::from);
+    let mode = if input.unidirectional { LampMode::Unidirectional } else { LampMode::PingLike };
+    let follow_up = input.follow_up.map(LampFollowUp::from);
     let options = LampOptions {
         id: 7,
         mode,
@@ -42,13 +44,13 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             wall: now.wall + Span::micros((*wait).into()),
             steady: now.steady + Span::millis((*wait).into()),
         };
-        if let Some(header) = Header::parse(bytes) {
-            assert_eq!(Header::parse(&header.to_bytes()), Some(header));
+        if let Some(header) = LampHeader::parse(bytes) {
+            assert_eq!(LampHeader::parse(&header.to_bytes()), Some(header));
         }
-        if let Ok(report) = String::from_utf8_lossy(bytes).parse::<Report>() {
+        if let Ok(report) = String::from_utf8_lossy(bytes).parse::<LampReport>() {
             let _ = jitlat_core::twoway::FarReport::from(&report);
         }
-        let arrival = |from| Arrival { from, at: now.wall, ttl: None, traffic_class: None };
+        let arrival = |from| RequestArrival { from, at: now.wall, ttl: None, traffic_class: None };
         // What the client says reaches the server, and answers come back; in between come the fuzzer's bytes.
         out.clear();
         let _ = client.conversation_state(now.steady);
@@ -61,7 +63,10 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             let reaction = server.handle(datagram, &arrival(from), (), now, &mut out);
             assert!(out.len() <= datagram.len(), "an answer larger than its question");
             if from == forged(*wait) {
-                assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))), "a follow-up without proof");
+                assert!(
+                    !matches!(reaction, Ok(LampReaction::AnswerAndFollow(_))),
+                    "a follow-up without proof"
+                );
                 balance = (balance.0 + 1, balance.1 + datagram.len() as i64);
                 balance = (balance.0 - i64::from(!out.is_empty()), balance.1 - out.len() as i64);
             } else {

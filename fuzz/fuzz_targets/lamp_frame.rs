@@ -4,9 +4,9 @@
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_net::lamp_frame::{address_of, fill, is_unicast, parse};
-use jitlat_proto::lamp::{Reaction, Server, ServerRules};
+use jitlat_proto::lamp::{LampReaction, Server, ServerRules};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::Arrival;
+use jitlat_proto::twoway::RequestArrival;
 use std::net::IpAddr;
 
 /// Bytes of an Ethernet header.
@@ -35,11 +35,14 @@ libfuzzer_sys::fuzz_target!(|frames: Vec<(u16, Vec<u8>)>| {
             assert!(ip.is_unicast_link_local());
             assert_eq!([o[8] ^ 2, o[9], o[10], o[13], o[14], o[15]], frame.source, "two hosts, one address");
 
-            let arrival = Arrival { from, at: now.wall, ttl: None, traffic_class: None };
+            let arrival = RequestArrival { from, at: now.wall, ttl: None, traffic_class: None };
             out.clear();
             if is_unicast(frame.source) {
                 let reaction = server.handle(frame.packet, &arrival, (), now, &mut out);
-                assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))), "a follow-up without proof");
+                assert!(
+                    !matches!(reaction, Ok(LampReaction::AnswerAndFollow(_))),
+                    "a follow-up without proof"
+                );
             }
             if !out.is_empty() {
                 fill(&mut again, frame.destination, frame.source, &out);

@@ -5,9 +5,10 @@
 //! memory, and nothing matched that was not seen.
 
 use arbitrary::Arbitrary;
+use jitlat_core::spec::Direction;
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_passive::pipeline::{Delivered, Delivery, FrameBatch, Learner, Merger};
-use jitlat_passive::{Estimator, Frame, LinkType, Matcher, Point, Sighting, Way};
+use jitlat_passive::pipeline::{CapturedBatch, FrameBatch, Learner, Merger, PointDelivery};
+use jitlat_passive::{CapturePoint, Frame, LinkType, Matcher, PairEstimator, Sighting};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -17,8 +18,8 @@ enum Step {
     Release,
 }
 
-fn point(monitor: bool) -> Point {
-    if monitor { Point::Monitor } else { Point::Reference }
+fn point(monitor: bool) -> CapturePoint {
+    if monitor { CapturePoint::Monitor } else { CapturePoint::Reference }
 }
 
 libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
@@ -26,7 +27,7 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
     let mut learner = Learner::new(None, 200, None);
     let matcher = Matcher::new(Span(offset), Span::seconds(1)).with_capacity(16);
     let mut merger = Merger::new(matcher, begins.map(WallTime));
-    let mut estimator = Estimator::new(Span::seconds(1), None);
+    let mut estimator = PairEstimator::new(Span::seconds(1), None);
     let mut seen = [[0u64; 2]; 2];
     for (k, step) in steps.into_iter().enumerate() {
         match step {
@@ -36,14 +37,18 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
                 frames.push(&Frame { at: WallTime(at), link: LinkType::RAW, wire_length, data: &bytes });
                 assert_eq!(frames.frames().map(|f| f.data.len()).sum::<usize>(), bytes.len());
                 let covered = Some((WallTime(at), WallTime(at)));
-                learner.take(Delivery { point: point(monitor), what: Delivered::Frames(frames), covered });
+                learner.take(PointDelivery {
+                    point: point(monitor),
+                    what: CapturedBatch::Frames(frames),
+                    covered,
+                });
                 let _ = learner.plan(SteadyTime(k as i64 * 100_000_000));
             }
             Step::Sighting { monitor, back, at, id } => {
-                let way = if back { Way::In } else { Way::Out };
-                seen[usize::from(monitor)][way as usize] += 1;
-                let id = u64::from(id) * 2 + way as u64;
-                merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, way, flow: 0 });
+                let direction = if back { Direction::Down } else { Direction::Up };
+                seen[usize::from(monitor)][direction as usize] += 1;
+                let id = u64::from(id) * 2 + direction as u64;
+                merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, direction, flow: 0 });
             }
             Step::Covers { monitor, from, to } => merger.covers(point(monitor), WallTime(from), WallTime(to)),
             Step::Release => merger.release(&mut estimator),
@@ -51,9 +56,12 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
     }
     let _ = (learner.begins(), learner.not_learnt(), learner.into_held().count());
     let counts = merger.finish(&mut estimator, |_| ());
-    for (way, c) in counts.iter().enumerate() {
-        assert!(c.matched <= seen[0][way].min(seen[1][way]), "{counts:?}");
-        assert!(c.seen_at_reference <= seen[0][way] && c.seen_at_monitor <= seen[1][way], "{counts:?}");
+    for (direction, c) in counts.iter().enumerate() {
+        assert!(c.matched <= seen[0][direction].min(seen[1][direction]), "{counts:?}");
+        assert!(
+            c.seen_at_reference <= seen[0][direction] && c.seen_at_monitor <= seen[1][direction],
+            "{counts:?}"
+        );
     }
     let _ = estimator.summary_of(counts);
 });

@@ -33,11 +33,11 @@ libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
     // What was wrong with the log comes after that: its warnings quote lines, and a line may have any words.
     log.reading().add_to(&mut summary);
     text::report(&summary, &text_options);
-    let canvas = text::plots::Canvas { width: 80, unicode: rows.len() % 2 == 0 };
+    let canvas = text::plots::PlotCanvas { width: 80, unicode: rows.len() % 2 == 0 };
     text::plots::histogram("Jitter", &summary.pdv, canvas);
     text::plots::burstiness("Latency", &samples, 0, summary.counts.sent, canvas);
     let mut out = Vec::new();
-    let mut packets = csv::Packets::new(&mut out, log.session(), &summary).unwrap();
+    let mut packets = csv::PacketCsv::new(&mut out, log.session(), &summary).unwrap();
     records.iter().for_each(|r| packets.write(r).unwrap());
     hdr::write(&mut out, &samples, Some(Span::millis(500))).unwrap();
     json::write(&mut out, core::slice::from_ref(&summary)).unwrap();

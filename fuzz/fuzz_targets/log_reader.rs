@@ -4,7 +4,7 @@
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogReader, LogWriter, Version};
+use jitlat_store::log::{LogReader, LogVersion, LogWriter};
 use std::io::Cursor;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut log = if records.iter().any(later) {
         LogWriter::two_way(Vec::new())
     } else {
-        LogWriter::new(Vec::new(), Version::V3)
+        LogWriter::new(Vec::new(), LogVersion::V3)
     };
     log.begin(&session);
     records.iter().for_each(|r| log.record(r));

@@ -2,10 +2,10 @@
 // Aims at: crates/proto/src/owamp
 
 use jitlat_core::{Direction, Span};
-use jitlat_impair::{Choice, Config, Duplication, Reordering};
-use jitlat_proto::amp::Mode;
-use jitlat_proto::owamp::Slot;
-use jitlat_proto::sim::owamp::{Host, Trouble, World};
+use jitlat_impair::{Choice, DuplicationModel, PathModel, ReorderingModel};
+use jitlat_proto::amp::SecurityMode;
+use jitlat_proto::owamp::ScheduleSlot;
+use jitlat_proto::sim::owamp::{OwampTrouble, OwampWorld, SimHost};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -31,28 +31,29 @@ enum Op {
     Complete(bool, u8),
 }
 
-fn host(client: bool) -> Host {
-    if client { Host::Client } else { Host::Server }
+fn host(client: bool) -> SimHost {
+    if client { SimHost::Client } else { SimHost::Server }
 }
 
-impl From<Op> for Trouble {
-    fn from(op: Op) -> Trouble {
+impl From<Op> for OwampTrouble {
+    fn from(op: Op) -> OwampTrouble {
         match op {
-            Op::Break => Trouble::Break,
-            Op::Interrupt => Trouble::Interrupt,
-            Op::Vanish(client) => Trouble::Vanish(host(client)),
-            Op::Step(client, ms) => Trouble::Step(host(client), Span::millis(ms.into())),
-            Op::Pause(client, ms) => Trouble::Pause(host(client), Span::millis((ms % 4000).into())),
-            Op::Say(client, bytes) => Trouble::Say(host(client), bytes),
-            Op::Stray(client, k, known, bytes) => Trouble::Stray(host(client), k.into(), known, bytes),
-            Op::Again(k) => Trouble::Again(k.into()),
-            Op::Complete(client, k) => Trouble::Complete(host(client), k.into()),
+            Op::Break => OwampTrouble::Break,
+            Op::Interrupt => OwampTrouble::Interrupt,
+            Op::Vanish(client) => OwampTrouble::Vanish(host(client)),
+            Op::Step(client, ms) => OwampTrouble::Step(host(client), Span::millis(ms.into())),
+            Op::Pause(client, ms) => OwampTrouble::Pause(host(client), Span::millis((ms % 4000).into())),
+            Op::Say(client, bytes) => OwampTrouble::Say(host(client), bytes),
+            Op::Stray(client, k, known, bytes) => OwampTrouble::Stray(host(client), k.into(), known, bytes),
+            Op::Again(k) => OwampTrouble::Again(k.into()),
+            Op::Complete(client, k) => OwampTrouble::Complete(host(client), k.into()),
         }
     }
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let mode = [Mode::Open, Mode::Authenticated, Mode::Encrypted][usize::from(input.mode) % 3];
+    let mode = [SecurityMode::Open, SecurityMode::Authenticated, SecurityMode::Encrypted]
+        [usize::from(input.mode) % 3];
     let sessions: Vec<_> = input
         .sessions
         .iter()
@@ -61,27 +62,28 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             let direction = if *up { Direction::Up } else { Direction::Down };
             // From a fifth of a millisecond to a tenth of a second.
             let mean = u64::from(*step) * 6000 + 1_000_000;
-            let slot = if step % 2 == 0 { Slot::Fixed(mean) } else { Slot::Exponential(mean) };
+            let slot =
+                if step % 2 == 0 { ScheduleSlot::Fixed(mean) } else { ScheduleSlot::Exponential(mean) };
             (direction, u32::from(*packets % 64), vec![slot])
         })
         .collect();
     let granted: u32 = sessions.iter().filter(|s| s.0 == Direction::Down).map(|s| s.1).sum();
     let numbers = |list: &[u8]| Choice::indices(list.iter().map(|n| u64::from(*n)));
-    let path = Config {
+    let path = PathModel {
         delay: Span::millis(5),
         loss: numbers(&input.lost),
-        duplication: Duplication { choice: numbers(&input.copied), copies: 1, lag: Span::millis(3) },
-        reordering: Reordering { choice: numbers(&input.held_back), by: Span::millis(40) },
-        ..Config::default()
+        duplication: DuplicationModel { choice: numbers(&input.copied), copies: 1, lag: Span::millis(3) },
+        reordering: ReorderingModel { choice: numbers(&input.held_back), by: Span::millis(40) },
+        ..PathModel::default()
     };
     let troubles =
         input.ops.into_iter().take(40).map(|(ms, op)| (Span::millis((ms % 8000).into()), op.into()));
-    let world = World {
+    let world = OwampWorld {
         up: path.clone(),
         down: path,
         piece: usize::from(input.piece) + 1,
         troubles: troubles.collect(),
-        ..World::new(mode, sessions)
+        ..OwampWorld::new(mode, sessions)
     };
     let outcome = world.run();
     assert!(outcome.took < Span::seconds(1100), "it ends by itself");

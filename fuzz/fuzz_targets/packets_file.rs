@@ -4,10 +4,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jitlat_archive::{Archive, CATALOGUE, Filter, Header};
+use jitlat_archive::{Archive, CATALOGUE, Filter, TestHeader};
 use jitlat_core::{PacketRecord, WallTime};
 use jitlat_fuzz::{Heap, Scratch, uncaught};
-use jitlat_store::log::Row;
+use jitlat_store::log::LogRow;
 use std::fs;
 use std::sync::LazyLock;
 
@@ -68,12 +68,13 @@ fn assemble(bytes: &[u8]) {
         "jitlat.tests" => Some(text.clone()),
         _ => None,
     };
-    for header in Header::of_metadata(value).unwrap_or_default().iter().take(20) {
+    for header in TestHeader::of_metadata(value).unwrap_or_default().iter().take(20) {
         let Ok(mut log) = header.assemble() else { continue };
         let mut seen = 0;
         for k in 0..header.packets().min(500) as i64 {
-            let record = PacketRecord::one_way(k ^ 1, WallTime(k * 1_000_003), WallTime(k * 1_000_003 + k % 77));
-            let row = Row { index: k as u64, record, tcp: None };
+            let record =
+                PacketRecord::one_way(k ^ 1, WallTime(k * 1_000_003), WallTime(k * 1_000_003 + k % 77));
+            let row = LogRow { index: k as u64, record, tcp: None };
             if log.push(&row, |_| seen += 1).is_err() {
                 break;
             }

@@ -5,7 +5,7 @@
 use jitlat_core::{Span, WallTime};
 use jitlat_fuzz::Heap;
 use jitlat_passive::tcp::{ConnectionsPart, answer};
-use jitlat_passive::{Estimator, PartState};
+use jitlat_passive::{PairEstimator, PartState};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Most bytes in use at a time.
@@ -40,8 +40,8 @@ fn pairs(part: PartState) {
     (next.part.from, next.part.to) = (part.part.to, WallTime(i64::MAX));
     let mut whole = part;
     let _ = whole.append(next);
-    whole.result(Estimator::new(Span::seconds(1), None), |estimator| drop(estimator.take_pairs()));
-    again.result(Estimator::new(Span::seconds(1), None), |_| ());
+    whole.result(PairEstimator::new(Span::seconds(1), None), |estimator| drop(estimator.take_pairs()));
+    again.result(PairEstimator::new(Span::seconds(1), None), |_| ());
 }
 
 fn connections(part: ConnectionsPart) {

@@ -4,10 +4,10 @@
 
 use jitlat_core::SteadyTime;
 use jitlat_core::time::{Span, WallTime};
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::push::{
-    About, MAX_OPEN, Message, Offer, Outcome, Reason, Receiver, ReceiverEvent, ReceiverInput, Sender,
-    SenderEvent, SenderInput, State, most_packed,
+    About, MAX_OPEN, PushMessage, PushOffer, PushOutcome, PushReceiver, PushRefusal, PushSender,
+    ReceiverEvent, ReceiverInput, SenderEvent, SenderInput, SpoolState, most_packed,
 };
 use jitlat_proto::{Machine, Tick};
 use libfuzzer_sys::fuzz_target;
@@ -23,8 +23,8 @@ fn log(number: u64) -> Vec<u8> {
 
 struct World {
     now: i64,
-    sender: Sender,
-    receiver: Receiver,
+    sender: PushSender,
+    receiver: PushReceiver,
     /// Bytes under way, to the collector and to the host.
     wires: [Vec<u8>; 2],
     /// Whether anything but true messages came: then what arrives may be anything that has its seal, which is nothing.
@@ -36,13 +36,13 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let key = || Key::from_file_contents(b"the key of one host").expect("a key");
-        let mut keys = Keys::default();
+        let key = || PresharedKey::from_file_contents(b"the key of one host").expect("a key");
+        let mut keys = PresharedKeys::default();
         keys.add("host", key());
         World {
             now: 0,
-            sender: Sender::new(key(), [1; 16], tick(0)),
-            receiver: Receiver::new(keys, [2; 16], tick(0)),
+            sender: PushSender::new(key(), [1; 16], tick(0)),
+            receiver: PushReceiver::new(keys, [2; 16], tick(0)),
             wires: Default::default(),
             coming: Vec::new(),
             lengths: BTreeMap::new(),
@@ -104,11 +104,11 @@ impl World {
 
 fuzz_target!(|data: &[u8]| {
     if let Some((&kind, rest)) = data.split_first()
-        && let Ok(message) = Message::decode(kind, rest)
+        && let Ok(message) = PushMessage::decode(kind, rest)
     {
         let mut body = Vec::new();
         message.encode(&mut body);
-        assert_eq!(Message::decode(kind, &body), Ok(message));
+        assert_eq!(PushMessage::decode(kind, &body), Ok(message));
     }
     let mut world = World::new();
     for op in data.chunks(3) {
@@ -119,15 +119,15 @@ fuzz_target!(|data: &[u8]| {
             4 => world.deliver(1 - way, usize::MAX),
             5 => {
                 let count = (n as u64 % 40).min(world.sender.room() as u64);
-                let offers: Vec<Offer> = (world.next..world.next + count)
-                    .map(|number| Offer { number, hash: number.into(), length: log(number).len() as u64 })
+                let offers: Vec<PushOffer> = (world.next..world.next + count)
+                    .map(|number| PushOffer { number, hash: number.into(), length: log(number).len() as u64 })
                     .collect();
                 world.next += count;
                 world.sender.handle(tick(world.now), SenderInput::Offer(&offers));
             }
             6 => {
                 let settled =
-                    std::mem::take(&mut world.whole).into_iter().map(|n| (n, Outcome::Stored)).collect();
+                    std::mem::take(&mut world.whole).into_iter().map(|n| (n, PushOutcome::Stored)).collect();
                 world.receiver.handle(tick(world.now), ReceiverInput::Settled(settled));
             }
             7 => world.now += n as i64,
@@ -147,10 +147,10 @@ fuzz_target!(|data: &[u8]| {
             }
             _ if n % 5 == 0 => world.sender.handle(tick(world.now), SenderInput::Finish),
             _ if n % 5 == 1 => {
-                let later = ReceiverInput::Later(Reason::Full, String::new(), Span::seconds(1));
+                let later = ReceiverInput::Later(PushRefusal::Full, String::new(), Span::seconds(1));
                 world.receiver.handle(tick(world.now), later);
             }
-            _ => world.sender.handle(tick(world.now), SenderInput::State(State::default())),
+            _ => world.sender.handle(tick(world.now), SenderInput::State(SpoolState::default())),
         }
         world.drive();
     }

@@ -1,7 +1,7 @@
 #![no_main]
 // Aims at: crates/proto/src/path/quotation.rs
 
-use jitlat_proto::path::{Family, Quotation};
+use jitlat_proto::path::{IcmpFamily, Quotation};
 use std::net::IpAddr;
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 // What is quoted is in the message: the addresses one after the other, and the ports behind them.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((first, message)) = data.split_first() else { return };
-    let family = if first & 1 == 0 { Family::V4 } else { Family::V6 };
+    let family = if first & 1 == 0 { IcmpFamily::V4 } else { IcmpFamily::V6 };
     let Ok(quotation) = Quotation::parse(family, message) else { return };
     assert!(quotation.labels.len() <= jitlat_proto::path::MAX_LABELS);
     assert!(quotation.labels.iter().all(|l| l.label < 1 << 20 && l.traffic_class < 8));
@@ -22,8 +22,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     assert!(quotation.payload.is_none() || quotation.protocol == 17);
     let addresses = [octets(quotation.source), octets(quotation.destination)].concat();
     let end = match family {
-        Family::V4 => 8 + 20,
-        Family::V6 => 8 + 40,
+        IcmpFamily::V4 => 8 + 20,
+        IcmpFamily::V6 => 8 + 40,
     };
     assert_eq!(message[end - addresses.len()..end], addresses, "addresses that are not in the message");
     let ports: Vec<u8> = quotation.ports.iter().flat_map(|p| p.to_be_bytes()).collect();

@@ -5,12 +5,12 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_fuzz::Heap;
 use jitlat_proto::irtt;
-use jitlat_proto::irtt::packet::{self, Packet, flag};
-use jitlat_proto::lamp::{self, Header, Kind, Reaction};
+use jitlat_proto::irtt::packet::{self, IrttPacket, flag};
+use jitlat_proto::lamp::{self, LampHeader, LampKind, LampReaction};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::stamp;
-use jitlat_proto::twamp::{Mode, SessionReflector};
-use jitlat_proto::twoway::Arrival;
+use jitlat_proto::twamp::{SecurityMode, SessionReflector};
+use jitlat_proto::twoway::RequestArrival;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -82,7 +82,7 @@ struct Balance {
 
 struct World {
     lamp: lamp::Server,
-    stamp: stamp::Reflector,
+    stamp: stamp::StampSessionReflector,
     twamp: SessionReflector,
     irtt: irtt::Server,
     balances: HashMap<IpAddr, Balance>,
@@ -95,10 +95,10 @@ struct World {
 }
 
 impl World {
-    fn arrived(&mut self, from: SocketAddr, bytes: usize) -> Arrival {
+    fn arrived(&mut self, from: SocketAddr, bytes: usize) -> RequestArrival {
         let balance = self.balances.entry(from.ip()).or_default();
         (balance.packets, balance.bytes) = (balance.packets + 1, balance.bytes + bytes as i64);
-        Arrival { from, at: self.now.wall, ttl: Some(64), traffic_class: Some(184) }
+        RequestArrival { from, at: self.now.wall, ttl: Some(64), traffic_class: Some(184) }
     }
 
     fn sent(&mut self, to: SocketAddr, bytes: usize) {
@@ -112,14 +112,15 @@ impl World {
         let arrival = self.arrived(from, packet.len());
         let mut out = Vec::new();
         let reaction = self.lamp.handle(packet, &arrival, (), self.now, &mut out);
-        if let Some(ack) = Header::parse(&out).filter(|h| h.kind == Kind::Ack && h.seconds == WILLING) {
+        if let Some(ack) = LampHeader::parse(&out).filter(|h| h.kind == LampKind::Ack && h.seconds == WILLING)
+        {
             self.proofs.insert(from, ack.micros);
         }
         assert!(reaction.is_ok() || out.is_empty());
         if !out.is_empty() {
             self.sent(from, out.len());
         }
-        if let Ok(Reaction::AnswerAndFollow(_)) = reaction {
+        if let Ok(LampReaction::AnswerAndFollow(_)) = reaction {
             assert!(self.balances[&from.ip()].proven, "a follow-up without proof");
         }
         self.reports();
@@ -130,7 +131,7 @@ impl World {
         let mut out = Vec::new();
         let reaction = self.irtt.handle(packet, &arrival, self.now, &mut out);
         assert!(reaction.is_ok() || out.is_empty());
-        if let Some((token, _)) = Packet::parse(&out, None).ok().and_then(|p| p.token()) {
+        if let Some((token, _)) = IrttPacket::parse(&out, None).ok().and_then(|p| p.token()) {
             self.tokens.insert(from, token);
         }
         if !out.is_empty() {
@@ -185,13 +186,16 @@ fn host(k: u8) -> SocketAddr {
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let lamp =
         lamp::ServerRules { sessions: SESSIONS, sessions_per_client: 6, ..lamp::ServerRules::default() };
-    let rules = irtt::Rules { sessions: SESSIONS, sessions_per_client: 6, ..irtt::Rules::default() };
+    let rules = irtt::IrttRules { sessions: SESSIONS, sessions_per_client: 6, ..irtt::IrttRules::default() };
     let sessions = if input.stateful { SESSIONS } else { 0 };
     let mut world = World {
         lamp: lamp::Server::new(lamp, [7; 32]),
-        stamp: stamp::Reflector::new(stamp::Rules { sessions, ..stamp::Rules::default() }),
+        stamp: stamp::StampSessionReflector::new(stamp::ReflectorRules {
+            sessions,
+            ..stamp::ReflectorRules::default()
+        }),
         irtt: irtt::Server::new(rules, [3; 32], SteadyTime(0)),
-        twamp: SessionReflector::new(Mode::Open, None, host(1).ip(), None),
+        twamp: SessionReflector::new(SecurityMode::Open, None, host(1).ip(), None),
         balances: HashMap::new(),
         proofs: HashMap::new(),
         tokens: HashMap::new(),
@@ -204,10 +208,10 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         match step {
             Step::Lamp { host: k, kind, id, seq, word, proof, payload } => {
                 let from = host(*k);
-                let kind = Kind::ALL[usize::from(*kind) % Kind::ALL.len()];
-                let word = if kind == Kind::Init { 1 + word % 2 } else { *word };
-                let mut header = Header::new(kind, (id % 4).into(), *seq, word).at(world.now.wall);
-                if *proof && kind == Kind::Init {
+                let kind = LampKind::ALL[usize::from(*kind) % LampKind::ALL.len()];
+                let word = if kind == LampKind::Init { 1 + word % 2 } else { *word };
+                let mut header = LampHeader::new(kind, (id % 4).into(), *seq, word).at(world.now.wall);
+                if *proof && kind == LampKind::Init {
                     let known = world.proofs.get(&from).copied();
                     (header.seconds, header.micros) = (WILLING, known.unwrap_or_default());
                     world.balances.entry(from.ip()).or_default().proven |= known.is_some();

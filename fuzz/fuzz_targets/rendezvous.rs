@@ -2,8 +2,8 @@
 // Aims at: crates/proto/src/jitlat/rendezvous.rs
 
 use jitlat_core::Transport;
-use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
+use jitlat_proto::jitlat::packet::PacketHeader;
+use jitlat_proto::jitlat::rendezvous::{ExpectedPeer, WaitingFlows};
 use std::net::{IpAddr, SocketAddr};
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -27,7 +27,7 @@ struct Flow {
     local: SocketAddr,
     transport: Transport,
     peer: IpAddr,
-    expected: Expected,
+    expected: ExpectedPeer,
 }
 
 fn address(host: u8) -> IpAddr {
@@ -56,7 +56,7 @@ libfuzzer_sys::fuzz_target!(|operations: Vec<Operation>| {
     for (k, operation) in operations.iter().take(400).enumerate() {
         match operation {
             Operation::Wait { port: p, tcp, peer, token } => {
-                let expected = token.map_or(Expected::AnyConnection, |t| Expected::Token(t.into()));
+                let expected = token.map_or(ExpectedPeer::AnyConnection, |t| ExpectedPeer::Token(t.into()));
                 let (local, transport) = (port(*p), transport(*tcp));
                 let flow = Flow { local, transport, peer: address(*peer), expected };
                 let number = flows.add(local, flow.transport, flow.peer, expected, k);
@@ -71,16 +71,17 @@ libfuzzer_sys::fuzz_target!(|operations: Vec<Operation>| {
             }
             Operation::Arrive { port: p, tcp, from, head } => {
                 let bytes = match head {
-                    Head::Greeting(token) => Header::hello((*token).into()).to_bytes().to_vec(),
+                    Head::Greeting(token) => PacketHeader::hello((*token).into()).to_bytes().to_vec(),
                     Head::Spoilt(token, at, flip) => {
-                        let mut bytes = Header::hello((*token).into()).to_bytes();
+                        let mut bytes = PacketHeader::hello((*token).into()).to_bytes();
                         bytes[usize::from(*at) % bytes.len()] ^= flip;
                         bytes.to_vec()
                     }
                     Head::Raw(bytes) => bytes.clone(),
                 };
-                let token =
-                    Header::parse(&bytes).filter(|h| h.to_bytes() == bytes[..]).and_then(|h| h.hello_token());
+                let token = PacketHeader::parse(&bytes)
+                    .filter(|h| h.to_bytes() == bytes[..])
+                    .and_then(|h| h.hello_token());
                 let from = SocketAddr::new(address(*from), 40_000);
                 let met = if *tcp {
                     flows.connected(port(*p), from, &bytes)
@@ -88,8 +89,8 @@ libfuzzer_sys::fuzz_target!(|operations: Vec<Operation>| {
                     flows.greeted(port(*p), from, &bytes).copied()
                 };
                 let expected = match token {
-                    Some(token) => Some(Expected::Token(token)),
-                    None if *tcp => Some(Expected::AnyConnection),
+                    Some(token) => Some(ExpectedPeer::Token(token)),
+                    None if *tcp => Some(ExpectedPeer::AnyConnection),
                     None => None,
                 };
                 let fits = |flow: &Flow| {

@@ -2,13 +2,13 @@
 // Aims at: crates/proto/src/stamp crates/proto/src/reqresp crates/proto/src/twoway/pinger.rs
 
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
+use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, Requester, respond};
 use jitlat_proto::stamp::sender::StampOptions;
-use jitlat_proto::stamp::{Reflector, Rules, Sender};
-use jitlat_proto::twoway::pinger::Reception;
-use jitlat_proto::twoway::{Arrival, Pinger, Plan, Protocol};
+use jitlat_proto::stamp::{ReflectorRules, StampSender, StampSessionReflector};
+use jitlat_proto::twoway::pinger::PingReception;
+use jitlat_proto::twoway::{PingPlan, Pinger, Protocol, RequestArrival};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -25,8 +25,8 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(1), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = Plan { spec, wait, patience: Span::millis(500) };
-    let mut pinger = Pinger::new(protocol, plan, Source::User);
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let mut pinger = Pinger::new(protocol, plan, StampSource::User);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
     for (wait, spoil, bytes) in input.steps.iter().take(300) {
@@ -44,9 +44,15 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
             heard.push(said);
         }
         for datagram in heard {
-            let stamp = Stamp { at: now.wall, source: Source::User };
-            let meta =
-                Reception { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None, other_port: false };
+            let stamp = Stamp { at: now.wall, source: StampSource::User };
+            let meta = PingReception {
+                stamp,
+                read: now.wall,
+                length: datagram.len(),
+                ttl: None,
+                traffic_class: None,
+                other_port: false,
+            };
             pinger.handle(&datagram, &meta, now);
         }
     }
@@ -59,12 +65,12 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let rules = Rules { sessions: if input.stateful { 4 } else { 0 }, ..Rules::default() };
-    let mut reflector = Reflector::new(rules);
+    let rules = ReflectorRules { sessions: if input.stateful { 4 } else { 0 }, ..ReflectorRules::default() };
+    let mut reflector = StampSessionReflector::new(rules);
     let from = "192.0.2.1:4000".parse().unwrap();
     let mut room = vec![0; 65_507];
     let mut reflect = |request: &[u8], now: Tick| {
-        let arrival = Arrival { from, at: now.wall, ttl: Some(64), traffic_class: Some(184) };
+        let arrival = RequestArrival { from, at: now.wall, ttl: Some(64), traffic_class: Some(184) };
         let done = reflector.reflect(request, &arrival, now, ErrorEstimate::UNKNOWN, &mut room);
         let length = done.map_or(0, |r| r.len);
         assert!(length <= request.len(), "an answer larger than its question");
@@ -80,14 +86,14 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         direct_measurement: input.marked,
         ..StampOptions::default()
     };
-    test(&input, Sender::new(options), reflect);
+    test(&input, StampSender::new(options), reflect);
 
     if let Some(greeting) = input.steps.first().and_then(|s| s.2.first_chunk::<GREETING_LEN>()) {
-        if let Some(sizes) = Sizes::from_greeting(greeting) {
+        if let Some(sizes) = ExchangeSizes::from_greeting(greeting) {
             assert_eq!(sizes.greeting(), *greeting);
         }
     }
-    let sizes = Sizes::new(64, 40).unwrap();
+    let sizes = ExchangeSizes::new(64, 40).unwrap();
     test(&input, Requester::new(sizes), |request, now| {
         let mut response = vec![0; sizes.response()];
         assert!(respond(request, now.wall, now.wall, &mut response));

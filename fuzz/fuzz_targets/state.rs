@@ -2,14 +2,14 @@
 // Aims at: crates/core/src/state.rs crates/core/src/analysis
 // Longest input: 16384
 
-use jitlat_core::state::{State, seal};
+use jitlat_core::state::{SavedAnalysis, seal};
 use jitlat_core::{PacketRecord, WallTime};
 
 libfuzzer_sys::fuzz_target!(|body: &[u8]| {
     // As they are, and with the right line and checksum before them.
-    let _ = State::load(body, &jitlat_verdict::options());
-    let Ok(state) = State::load(&seal(body), &jitlat_verdict::options()) else { return };
-    let again = State::load(&state.save().unwrap(), &jitlat_verdict::options())
+    let _ = SavedAnalysis::load(body, &jitlat_verdict::options());
+    let Ok(state) = SavedAnalysis::load(&seal(body), &jitlat_verdict::options()) else { return };
+    let again = SavedAnalysis::load(&state.save().unwrap(), &jitlat_verdict::options())
         .expect("what was read can be written");
     let mut twice = state.clone();
     let _ = twice.merge(again.clone());

@@ -4,7 +4,7 @@
 
 use jitlat_core::Summary;
 use jitlat_store::json;
-use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
+use jitlat_verdict::compare::{Basis, ComparisonGrid, ComparisonSettings, LabelledRun, RunKey, Statistic};
 
 fn written(summaries: &[Summary]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -27,8 +27,8 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     };
     let runs: Vec<LabelledRun> = summaries.iter().take(8).enumerate().map(run).collect();
     for (basis, statistic) in [(Basis::Delay, Statistic::Median), (Basis::Ipdv, Statistic::P99)] {
-        let question = Question { basis, statistic, seed: 1, ..Question::default() };
-        let grid = Grid::new(&runs, &Key::Label, Some(&Key::Direction), None, &question);
+        let question = ComparisonSettings { basis, statistic, seed: 1, ..ComparisonSettings::default() };
+        let grid = ComparisonGrid::new(&runs, &RunKey::Label, Some(&RunKey::Direction), None, &question);
         serde_json::to_string(&grid).expect("a comparison can be written");
     }
 });

@@ -1,12 +1,14 @@
 #![no_main]
 // Aims at: crates/proto/src/jitlat/stream crates/proto/src/jitlat/packet.rs crates/proto/src/jitlat/recording.rs
 
-use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_core::{Direction, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::framing::Framer;
-use jitlat_proto::jitlat::packet::Header;
+use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::recording::SentStamps;
-use jitlat_proto::jitlat::stream::{Patience, Received, Reception, StreamReceiver, StreamSender};
+use jitlat_proto::jitlat::stream::{
+    ReceiverTimeouts, Reception, StreamArrival, StreamReceiver, StreamSender,
+};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -32,19 +34,20 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         return;
     };
 
-    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, SteadyTime(0));
+    let mut receiver =
+        StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), input.greetings, SteadyTime(0));
     let mut framer = Framer::new(payload as usize);
     let mut steady = SteadyTime(0);
     let mut steps = input.steps.iter();
-    let mut stamps = SentStamps::new(Source::Kernel);
+    let mut stamps = SentStamps::new(StampSource::Kernel);
     let mut records = 0;
     for piece in pieces(&input.bytes, &input.sizes) {
         let (wait, wall) = steps.next().copied().unwrap_or((1, 0));
         steady = steady + Span(wait.into());
         framer.push(piece, |record| {
             assert_eq!(record.len() as u64, payload);
-            let how = Reception::new(Stamp { at: WallTime(wall), source: Source::User }, steady);
-            if let Received::Packet(mut record) = receiver.packet(record, &how) {
+            let how = Reception::new(Stamp { at: WallTime(wall), source: StampSource::User }, steady);
+            if let StreamArrival::Packet(mut record) = receiver.packet(record, &how) {
                 records += 1;
                 if let Ok(seq @ 0..100_000) = u32::try_from(record.seq) {
                     stamps.set(seq, WallTime(wall));
@@ -56,7 +59,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     }
     assert_eq!(framer.pending(), input.bytes.len() % payload as usize);
     assert_eq!(receiver.received(), records);
-    if let Some(header) = Header::parse(&input.bytes) {
+    if let Some(header) = PacketHeader::parse(&input.bytes) {
         assert_eq!(header.to_bytes(), input.bytes[..12]);
     }
 

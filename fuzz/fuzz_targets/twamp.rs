@@ -5,11 +5,12 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
 use jitlat_fuzz::pieces;
 use jitlat_proto::twamp::crypto::SessionKeys;
-use jitlat_proto::twamp::server::Random;
+use jitlat_proto::twamp::server::ServerRandom;
 use jitlat_proto::twamp::{
-    Accept, Client, Mode, Rules, Sender, Server, SessionReflector, Sid, TestKeys, Users, Wish, client, server,
+    AcceptCode, Client, SecurityMode, Server, SessionReflector, Sid, TestKeys, TwampRules, TwampSender,
+    TwampSessionSpec, Users, client, server,
 };
-use jitlat_proto::twoway::{Arrival, Protocol};
+use jitlat_proto::twoway::{Protocol, RequestArrival};
 use jitlat_proto::{Machine, Tick};
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -28,26 +29,26 @@ const LATE: Tick = Tick { steady: SteadyTime(i64::MAX), ..NOW };
 
 fn obey(client: &mut Client, server: &mut Server) {
     while let Some(event) = server.poll_event() {
-        if let server::Event::Open(asked) = event {
-            let opened = if asked.port == 0 { Err(Accept::Temporary) } else { Ok(asked.port) };
-            server.handle(NOW, server::Input::Opened(opened));
+        if let server::TwampServerEvent::Open(asked) = event {
+            let opened = if asked.port == 0 { Err(AcceptCode::Temporary) } else { Ok(asked.port) };
+            server.handle(NOW, server::TwampServerInput::Opened(opened));
         }
     }
     while let Some(event) = client.poll_event() {
-        if let client::Event::Ready = event {
-            client.handle(NOW, client::Input::Start);
+        if let client::TwampClientEvent::Ready = event {
+            client.handle(NOW, client::TwampClientInput::Start);
         }
     }
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let mode = Mode::ALL[usize::from(input.mode) % 4];
+    let mode = SecurityMode::ALL[usize::from(input.mode) % 4];
     let users = if mode.is_keyed() { Users::one("u", b"p") } else { Users::default() };
     let (peer, local) = ("192.0.2.1:9000".parse().unwrap(), "192.0.2.2:862".parse().unwrap());
-    let rules = Rules { users, rounds: 1024, ..Rules::default() };
-    let mut server = Server::new(rules, peer, local, NOW.wall, Random::new([7; 52]), NOW);
+    let rules = TwampRules { users, rounds: 1024, ..TwampRules::default() };
+    let mut server = Server::new(rules, peer, local, NOW.wall, ServerRandom::new([7; 52]), NOW);
     let any = "0.0.0.0".parse().unwrap();
-    let wish = Wish {
+    let wish = TwampSessionSpec {
         sender_port: 9000,
         receiver_port: 9000,
         addresses: (any, any),
@@ -55,29 +56,29 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         dscp: Dscp::default(),
         timeout: Span::seconds(1),
     };
-    let config = client::Config {
+    let config = client::TwampOptions {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("u".to_owned(), b"p".to_vec())),
         sessions: vec![wish; 2],
-        patience: Span::seconds(1),
+        step_timeout: Span::seconds(1),
         random: [3; 64],
     };
     let mut client = Client::new(config, NOW);
     for _ in 0..input.after % 12 {
         let mut out = Vec::new();
         if server.poll_transmit(NOW, &mut out) {
-            client.handle(NOW, client::Input::Bytes(&out));
+            client.handle(NOW, client::TwampClientInput::Bytes(&out));
         } else if client.poll_transmit(NOW, &mut out) {
-            server.handle(NOW, server::Input::Bytes(&out));
+            server.handle(NOW, server::TwampServerInput::Bytes(&out));
         }
         obey(&mut client, &mut server);
     }
     let mut said = Vec::new();
     for piece in pieces(&input.bytes, &input.sizes) {
         if input.to_client {
-            client.handle(NOW, client::Input::Bytes(piece));
+            client.handle(NOW, client::TwampClientInput::Bytes(piece));
         } else {
-            server.handle(NOW, server::Input::Bytes(piece));
+            server.handle(NOW, server::TwampServerInput::Bytes(piece));
         }
         obey(&mut client, &mut server);
     }
@@ -90,12 +91,12 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
 
     let keys = SessionKeys { aes: [1; 16], hmac: [2; 32] };
     let keys = TestKeys::new(mode, &keys, &Sid([3; 16]));
-    let arrival = Arrival { from: peer, at: NOW.wall, ttl: None, traffic_class: None };
+    let arrival = RequestArrival { from: peer, at: NOW.wall, ttl: None, traffic_class: None };
     let mut reflector = SessionReflector::new(mode, keys.clone(), peer.ip(), None);
     let longest = reflector.answer_len(input.packet.len());
     let mut answer = vec![0; longest];
     if let Ok(r) = reflector.reflect(&input.packet, &arrival, NOW.wall, ErrorEstimate::UNKNOWN, &mut answer) {
         assert_eq!(r.len, longest, "an answer is as long as its request, or as its own fields");
     }
-    let _ = Sender::new(mode, keys, 112, ErrorEstimate::UNKNOWN).receive(&input.packet, NOW.wall);
+    let _ = TwampSender::new(mode, keys, 112, ErrorEstimate::UNKNOWN).receive(&input.packet, NOW.wall);
 });

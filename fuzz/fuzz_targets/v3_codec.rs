@@ -2,9 +2,9 @@
 // Aims at: crates/proto/src/jitlat/v3 crates/proto/src/jitlat/framing.rs crates/proto/src/jitlat/auth.rs
 
 use jitlat_fuzz::pieces;
-use jitlat_proto::jitlat::auth::{Key, Side};
+use jitlat_proto::jitlat::auth::{ConnectionSide, PresharedKey};
 use jitlat_proto::jitlat::message::Message;
-use jitlat_proto::jitlat::v3::{Codec, PREFACE};
+use jitlat_proto::jitlat::v3::{CodecV3, PREFACE};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -14,14 +14,14 @@ struct Input {
     bytes: Vec<u8>,
 }
 
-fn hear(codec: &mut Codec) -> Vec<Message> {
+fn hear(codec: &mut CodecV3) -> Vec<Message> {
     std::iter::from_fn(|| codec.decode().ok().flatten()).collect()
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let mut codec = Codec::new(Side::Server);
+    let mut codec = CodecV3::new(ConnectionSide::Server);
     if input.sealed {
-        codec.seal(&Key::from_file_contents(b"0123456789abcdef").unwrap());
+        codec.seal(&PresharedKey::from_file_contents(b"0123456789abcdef").unwrap());
     }
     if input.preface {
         codec.feed(&PREFACE);
@@ -33,9 +33,9 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     }
     // What was understood is said again, and understood as the same.
     let mut said = Vec::new();
-    let mut client = Codec::new(Side::Client);
+    let mut client = CodecV3::new(ConnectionSide::Client);
     heard.iter().for_each(|message| client.encode(message, &mut said));
-    let mut server = Codec::new(Side::Server);
+    let mut server = CodecV3::new(ConnectionSide::Server);
     server.feed(&said);
     assert_eq!(hear(&mut server), heard);
 });

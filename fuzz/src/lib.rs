@@ -32,8 +32,8 @@ pub struct Story {
 }
 
 impl Story {
-    pub fn setup(&self) -> chaos::Setup {
-        chaos::Setup { classic: self.classic, shape: self.shape }
+    pub fn setup(&self) -> chaos::ChaosSetup {
+        chaos::ChaosSetup { classic: self.classic, shape: self.shape }
     }
 
     /// At most a few hundred operations: longer stories find nothing that shorter ones do not.

@@ -5,9 +5,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, Int16Array, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use jitlat_archive::{COLUMNS, Column, Header, Width};
+use jitlat_archive::{COLUMNS, PacketColumn, TestHeader, Width};
 use jitlat_core::PacketRecord;
-use jitlat_store::log::Row;
+use jitlat_store::log::LogRow;
 use pyo3::PyResult;
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ fn kind(width: Width) -> DataType {
 }
 
 /// The schema of a table with the packets of one test.
-pub fn schema(header: &Header) -> SchemaRef {
+pub fn schema(header: &TestHeader) -> SchemaRef {
     let id = Field::new(TEST_ID, DataType::Int64, false);
-    let of = |c: &Column| Field::new(c.name, kind(c.width), !c.required);
+    let of = |c: &PacketColumn| Field::new(c.name, kind(c.width), !c.required);
     let fields: Vec<Field> = std::iter::once(id).chain(COLUMNS.iter().map(of)).collect();
     let metadata = header.metadata().map(|(key, value)| (key.to_owned(), value));
     Arc::new(Schema::new(fields).with_metadata(metadata.into()))
 }
 
 /// Rows as columns.
-pub fn batch(schema: &SchemaRef, id: i64, rows: &[Row]) -> Result<RecordBatch, ArrowError> {
-    let column = |c: &Column| -> ArrayRef {
+pub fn batch(schema: &SchemaRef, id: i64, rows: &[LogRow]) -> Result<RecordBatch, ArrowError> {
+    let column = |c: &PacketColumn| -> ArrayRef {
         let values = rows.iter().map(|row| (c.take)(row));
         // What a row has fits its column.
         match c.width {
@@ -77,8 +77,8 @@ fn values(
 }
 
 /// The rows `from..to` of columns.
-pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Vec<Row>> {
-    let empty = Row { index: 0, record: PacketRecord::new(0), tcp: None };
+pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Vec<LogRow>> {
+    let empty = LogRow { index: 0, record: PacketRecord::new(0), tcp: None };
     let mut rows = vec![empty; to - from];
     if let Some(ids) = batch.column_by_name(TEST_ID) {
         let mine = |(_, x)| if x == id { Ok(()) } else { Err(invalid("packets of another test")) };

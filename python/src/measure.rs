@@ -4,7 +4,7 @@ use crate::errors::{failed, invalid};
 use crate::state::{Wanted, span};
 use crate::summary::Summary;
 use jitlat_core::{Direction, Schedule, TestSpec, Transport};
-use jitlat_instruments::ping::protocol::Protocol;
+use jitlat_instruments::ping::protocol::PingProtocol;
 use jitlat_instruments::ping::protocols::PROTOCOLS;
 use jitlat_instruments::{Analysed, Annotations, Arguments, Error, Event, Instrument, OneWay, Ping, Stop};
 use pyo3::prelude::*;
@@ -149,7 +149,7 @@ pub fn ping(
     bulk: bool,
     arguments: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Summary> {
-    let found = Protocol::named(protocol).ok_or_else(|| {
+    let found = PingProtocol::named(protocol).ok_or_else(|| {
         let names = PROTOCOLS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
         invalid(format!("protocol={protocol}: one of {names}"))
     })?;

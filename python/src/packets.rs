@@ -5,7 +5,7 @@ use crate::columns;
 use crate::errors::failed;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
-use jitlat_archive::{Archive, Error, Filter, Header, TestId, When};
+use jitlat_archive::{Archive, ArchiveError, Filter, TestHeader, TestId, When};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const BATCH: usize = 65_536;
 /// `polars.DataFrame(packets)`, `duckdb.from_arrow(pyarrow.table(packets))`.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Packets {
-    pub header: Header,
+    pub header: TestHeader,
     from: From,
 }
 
@@ -29,7 +29,9 @@ enum From {
 
 /// Calls `each` with every batch.
 impl Packets {
-    pub fn batches(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>, Error> {
+    pub fn batches(
+        &self,
+    ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>, ArchiveError> {
         match &self.from {
             From::Table(batches) => {
                 let batches = batches.clone();
@@ -118,24 +120,25 @@ pub fn read_log(py: Python<'_>, path: PathBuf) -> PyResult<Packets> {
     py.detach(|| read(&path)).map_err(failed)
 }
 
-fn read(path: &Path) -> Result<Packets, Error> {
+fn read(path: &Path) -> Result<Packets, ArchiveError> {
     if let Some((root, id)) = archived(path)? {
         let header = Archive::open(&root)?.header(id)?;
         return Ok(Packets { header, from: From::Archive(root) });
     }
-    let mut all: Vec<Vec<jitlat_store::log::Row>> = Vec::new();
-    let header = Header::of_log(path, |row| match all.last_mut() {
+    let mut all: Vec<Vec<jitlat_store::log::LogRow>> = Vec::new();
+    let header = TestHeader::of_log(path, |row| match all.last_mut() {
         Some(rows) if rows.len() < BATCH => rows.push(*row),
         _ => all.push(vec![*row]),
     })?;
     let schema = columns::schema(&header);
     let batches = all.into_iter().map(|rows| columns::batch(&schema, header.id().0, &rows));
-    let batches = batches.collect::<Result<Vec<_>, _>>().map_err(|e| Error::Impossible(e.to_string()))?;
+    let batches =
+        batches.collect::<Result<Vec<_>, _>>().map_err(|e| ArchiveError::Impossible(e.to_string()))?;
     Ok(Packets { header, from: From::Table(batches.into()) })
 }
 
 /// The archive and the test that `path` names as `DIR/ID`, if it does.
-pub fn archived(path: &Path) -> Result<Option<(PathBuf, TestId)>, Error> {
+pub fn archived(path: &Path) -> Result<Option<(PathBuf, TestId)>, ArchiveError> {
     let (Some(root), Some(id)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(None);
     };
@@ -145,7 +148,7 @@ pub fn archived(path: &Path) -> Result<Option<(PathBuf, TestId)>, Error> {
     Ok(Some((root.to_owned(), Archive::open(root)?.find(id)?)))
 }
 
-fn when(text: &str) -> Result<When, Error> {
+fn when(text: &str) -> Result<When, ArchiveError> {
     When::parse(text, jitlat_net::clock::wall())
 }
 
@@ -170,11 +173,11 @@ pub fn read_archive(
     let find = || {
         let archive = Archive::open(&directory)?;
         let tests = archive.list(&filter, &[])?.into_iter().filter(|test| test.has_packets);
-        let of = |test: jitlat_archive::Listed| {
+        let of = |test: jitlat_archive::ListedTest| {
             let header = archive.header(archive.find(&test.id)?)?;
             Ok(Packets { header, from: From::Archive(directory.clone()) })
         };
-        tests.map(of).collect::<Result<Vec<_>, Error>>()
+        tests.map(of).collect::<Result<Vec<_>, ArchiveError>>()
     };
     py.detach(find).map_err(failed)
 }

@@ -2,8 +2,8 @@
 
 use crate::errors::failed;
 use crate::summary::{Summary, dumps, loads};
-use jitlat_core::scalars::SCALARS;
 use jitlat_core::pool::{self, Pool as CorePool};
+use jitlat_core::scalars::SCALARS;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -7,10 +7,10 @@ use crate::packets::{Packets, archived};
 use crate::summary::Summary;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
-use jitlat_archive::{Archive, Assembly, Header};
-use jitlat_core::state::State as CoreState;
+use jitlat_archive::{Archive, Assembly, TestHeader};
+use jitlat_core::state::SavedAnalysis;
 use jitlat_core::{Analyzer, Options, PacketRecord, Span, WallTime};
-use jitlat_store::log::{LogReader, Reading};
+use jitlat_store::log::{LogReader, LogReading};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
@@ -62,8 +62,8 @@ pub fn span(name: &str, seconds: f64) -> PyResult<Span> {
 }
 
 /// The tests that the metadata of a table names.
-fn headers(schema: &Schema) -> PyResult<Vec<Header>> {
-    Header::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(|e| {
+fn headers(schema: &Schema) -> PyResult<Vec<TestHeader>> {
+    TestHeader::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(|e| {
         invalid(format!(
             "{e}; a table that lost its metadata is given it again with metadata=packets.metadata"
         ))
@@ -75,19 +75,19 @@ const ROWS: usize = 1024;
 
 /// One analysis under way.
 struct Running {
-    state: CoreState,
+    state: SavedAnalysis,
     /// Puts the log together; `None` once it is whole, and where packets are missing before the first.
     log: Option<Assembly>,
-    readings: Vec<Reading>,
+    readings: Vec<LogReading>,
     /// When the first packet was sent; `None` before it, and of a saved state.
     first: Option<WallTime>,
 }
 
 impl Running {
-    fn new(header: &Header, options: &Options) -> PyResult<Running> {
+    fn new(header: &TestHeader, options: &Options) -> PyResult<Running> {
         let log = header.assemble().map_err(failed)?;
         let analyzer = Analyzer::new(log.session(), options);
-        let state = CoreState::of(log.session().clone(), analyzer);
+        let state = SavedAnalysis::of(log.session().clone(), analyzer);
         Running { state, log: Some(log), readings: Vec::new(), first: None }.at_the_end()
     }
 
@@ -194,7 +194,7 @@ impl State {
     #[pyo3(signature = (data, *, bulk = false))]
     fn load(data: &[u8], bulk: bool) -> PyResult<State> {
         let wanted = Wanted { bulk, ..Wanted::default() };
-        let state = CoreState::load(data, &wanted.options()).map_err(failed)?;
+        let state = SavedAnalysis::load(data, &wanted.options()).map_err(failed)?;
         let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new(), first: None }));
         Ok(State { running, wanted, id: 0, name: "state".to_owned() })
     }
@@ -240,7 +240,7 @@ pub struct Summaries {
 
 struct Tests {
     reader: Box<dyn RecordBatchReader + Send>,
-    headers: std::vec::IntoIter<Header>,
+    headers: std::vec::IntoIter<TestHeader>,
     /// What was read and not yet used: the batch, and how many of its rows are.
     batch: Option<(RecordBatch, usize)>,
     options: Options,
@@ -253,7 +253,7 @@ impl Tests {
             Some(metadata) => headers(&Schema::empty().with_metadata(metadata))?,
             None => headers(&reader.schema())?,
         };
-        headers.sort_by_key(Header::place);
+        headers.sort_by_key(TestHeader::place);
         Ok(Tests { reader, headers: headers.into_iter(), batch: None, options: wanted.options() })
     }
 
@@ -348,6 +348,6 @@ fn of_log(path: &Path, options: &Options) -> PyResult<Summary> {
     if let Some(e) = read.err().filter(|_| reader.reading().rows == 0) {
         return Err(failed(e));
     }
-    let state = CoreState::of(reader.session().clone(), analyzer);
+    let state = SavedAnalysis::of(reader.session().clone(), analyzer);
     Ok(Running { state, log: None, readings: vec![reader.reading().clone()], first }.finish(name))
 }

@@ -1,7 +1,7 @@
 //! `Summary`, `Figure`, `Comparison`: what was found, as numbers, JSON, text and pictures.
 
 use crate::errors::{Error, failed, invalid};
-use jitlat_archive::{Header, Stream};
+use jitlat_archive::{PooledStream, TestHeader};
 use jitlat_core::analysis::Samples;
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::{SCALARS, selectors};
@@ -11,7 +11,7 @@ use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::shown_shift;
 use jitlat_report::{draw, html, text};
 use jitlat_store::json;
-use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
+use jitlat_verdict::compare::{Basis, ComparisonGrid, ComparisonSettings, LabelledRun, RunKey, Statistic};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -54,7 +54,7 @@ impl Summary {
         Summary { name, id: None, session, summary, samples, first, tags: Vec::new() }
     }
 
-    pub fn with_header(self, header: &Header) -> Summary {
+    pub fn with_header(self, header: &TestHeader) -> Summary {
         Summary { id: Some(header.id().to_string()), tags: header.tags().to_vec(), ..self }
     }
 
@@ -102,7 +102,7 @@ impl Summary {
     /// that agree in it can be pooled.
     #[getter]
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        loads(py, &dumps(&Stream::of(&self.session))?)
+        loads(py, &dumps(&PooledStream::of(&self.session))?)
     }
 
     /// Its tags, with those given when it was archived.
@@ -183,13 +183,13 @@ impl Summary {
     fn html(&self, py: Python<'_>) -> String {
         py.detach(|| {
             let trace = Trace::of(&self.session, &self.samples);
-            let part = html::Part {
+            let part = html::ReportPart {
                 label: "",
                 session: Some(&self.session),
                 summary: &self.summary,
                 trace: Some(&trace),
             };
-            html::page(&html::Report {
+            html::page(&html::HtmlReport {
                 section: None,
                 parts: &[part],
                 corrected: false,
@@ -275,7 +275,7 @@ impl Figure {
 /// Runs side by side, with a verdict of each against the first: as `jitlat compare`.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Comparison {
-    grid: Grid,
+    grid: ComparisonGrid,
 }
 
 #[pymethods]
@@ -337,8 +337,8 @@ pub fn compare(
         LabelledRun { label: label.clone(), source: s.name.clone(), summary, samples }
     };
     let runs: Vec<LabelledRun> = named.iter().map(run).collect();
-    let question = Question { basis, statistic, varied: None, seed };
-    let grid = py.detach(|| Grid::new(&runs, &Key::Label, None, None, &question));
+    let question = ComparisonSettings { basis, statistic, varied: None, seed };
+    let grid = py.detach(|| ComparisonGrid::new(&runs, &RunKey::Label, None, None, &question));
     if grid.comparisons().next().is_none() {
         return Err(Error::new_err("nothing could be compared"));
     }

@@ -4,10 +4,10 @@
 //! `cargo run --release -p jitlat-benches --bin analysis [PACKETS] [ONLY]`: ONLY is a part of the names of what is measured,
 //! for a profile of it.
 
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::moments::{CoMoments, Moments};
-use jitlat_core::metrics::periods::Extent;
-use jitlat_core::metrics::reorder::Overtaking;
+use jitlat_core::metrics::periods::PacketExtent;
+use jitlat_core::metrics::reorder::ReorderCounter;
 use jitlat_core::metrics::{OnePass, mapdv2::Mapdv2, rfc3550};
 use jitlat_core::{
     Analyzer, Direction, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
@@ -107,12 +107,13 @@ fn baseline(records: &[PacketRecord]) {
 }
 
 fn one_pass(records: &[PacketRecord]) {
-    let (mut moments, mut sums, mut extent) = (Moments::default(), CoMoments::default(), Extent::default());
-    let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
-    let mut overtaking = Overtaking::default();
+    let (mut moments, mut sums, mut extent) =
+        (Moments::default(), CoMoments::default(), PacketExtent::default());
+    let (mut jitter, mut mapdv2) = (rfc3550::JitterEstimator::default(), Mapdv2::default());
+    let mut overtaking = ReorderCounter::default();
     for record in records {
         let (Some(sent), Some(delay)) = (record.sent(), record.delay()) else { continue };
-        let packet = Packet { seq: record.seq as u32, sent: sent.0, delay: delay.0 };
+        let packet = AcceptedPacket { seq: record.seq as u32, sent: sent.0, delay: delay.0 };
         moments.push(&packet);
         sums.push(&packet);
         extent.push(&packet);

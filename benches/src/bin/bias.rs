@@ -8,18 +8,18 @@
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
-use jitlat_core::{PacketRecord, Source, Span};
+use jitlat_core::{PacketRecord, Span, StampSource};
 use jitlat_net::client::{self, TestRequest};
-use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_net::stamp::Stamps;
+use jitlat_net::pace::{Pacing, SendSettings};
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway;
-use jitlat_net::twoway::client::Link;
+use jitlat_net::twoway::client::TwoWayLink;
 use jitlat_net::twoway::socket::{Carrier, Marking};
-use jitlat_proto::echo::{Echo, Family, HEADER_LEN as ECHO_HEADER};
-use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::{Dialect, Limits};
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::echo::{Echo, HEADER_LEN as ECHO_HEADER, IpVersion};
+use jitlat_proto::jitlat::packet::PacketHeader;
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
+use jitlat_proto::twoway::PingPlan;
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
@@ -73,7 +73,7 @@ fn main() -> Result<()> {
             truth.push(wire);
             let from_kernel = [Moment::Sent, Moment::Arrived]
                 .iter()
-                .all(|m| r.stamp(*m).is_some_and(|s| s.source == Source::Kernel));
+                .all(|m| r.stamp(*m).is_some_and(|s| s.source == StampSource::Kernel));
             if let (true, Some(delay), Some(sent), Some(arrived)) =
                 (from_kernel, r.delay(), r.send_lag(), r.receive_lag())
             {
@@ -88,7 +88,7 @@ fn main() -> Result<()> {
             t.median, t.p99, k.median, k.p99, u.median, u.p99, t.count, k.count
         );
     }
-    for stamps in [Stamps::Kernel, Stamps::User] {
+    for stamps in [StampMode::Kernel, StampMode::User] {
         let (mut truth, mut error) = (Vec::new(), Vec::new());
         let (round_trips, seen) = echoes(stamps)?;
         for (seq, took) in round_trips {
@@ -108,7 +108,7 @@ fn main() -> Result<()> {
 
 /// Round trips by sequence number as a two-way test tells them, and what a capture at this host saw: requests under
 /// twice their number, answers under one more.
-fn echoes(stamps: Stamps) -> Result<(RoundTrips, Capture)> {
+fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (up, ready) = std::sync::mpsc::channel();
@@ -124,8 +124,8 @@ fn echoes(stamps: Stamps) -> Result<(RoundTrips, Capture)> {
             let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
             let period = PERIOD;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 64, period, Schedule::Periodic)?;
-            let plan = Plan { spec, wait: None, patience: Span::seconds(1) };
-            let link = Link {
+            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1) };
+            let link = TwoWayLink {
                 to: (HOSTS[1].1, 0).into(),
                 carrier: Carrier::Icmp,
                 marking: Marking::default(),
@@ -134,7 +134,7 @@ fn echoes(stamps: Stamps) -> Result<(RoundTrips, Capture)> {
                 live: None,
             };
             let id = 77;
-            let make = |kernel: bool| Echo::new(Family::V4, (!kernel).then_some(id), 1, 64 - ECHO_HEADER);
+            let make = |kernel: bool| Echo::new(IpVersion::V4, (!kernel).then_some(id), 1, 64 - ECHO_HEADER);
             let outcome =
                 twoway::run(make, plan, &link, &AtomicBool::new(false)).map_err(|e| e.to_string())?.outcome;
             let round_trip = |r: &PacketRecord| {
@@ -256,12 +256,12 @@ fn run(direction: Direction) -> Result<Run> {
             let service = ServerSettings {
                 bind: vec![(HOSTS[1].1, jitlat_core::spec::CONTROL_PORT).into()],
                 test_port: jitlat_core::spec::TEST_PORT,
-                limits: Limits::default(),
+                limits: ServerLimits::default(),
                 keys: Default::default(),
                 pacing: Pacing::default(),
                 priority: None,
             };
-            let _server = Server::bind(service)?.start()?;
+            let _server = JitlatServer::bind(service)?.start()?;
             let _ = serving.send(());
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(10));
@@ -276,14 +276,8 @@ fn run(direction: Direction) -> Result<Run> {
                 control_port: jitlat_core::spec::CONTROL_PORT,
                 family: None,
                 bind: None,
-                specs: vec![spec],
-                dialect: Dialect::V3,
-                key: None,
-                pacing: Pacing::default(),
-                priority: None,
-                stamps: Source::Kernel,
-                segmented: false,
-                feedback: false,
+                terms: TestTerms::new(vec![spec]),
+                sending: SendSettings::default(),
             };
             // Both captures and the server; one that failed says so below.
             for _ in 0..3 {
@@ -345,5 +339,5 @@ fn data_packet(ip: &[u8]) -> Option<i64> {
     let header = usize::from(ip.first().filter(|b| *b >> 4 == 4)? & 15) * 4;
     let payload = ip.get(header + 8..)?;
     let stream = ip.get(9) == Some(&UDP) && payload.len() == 80;
-    Header::parse(payload).filter(|h| stream && h.seq >= 0).map(|h| h.seq.into())
+    PacketHeader::parse(payload).filter(|h| stream && h.seq >= 0).map(|h| h.seq.into())
 }

@@ -7,7 +7,7 @@
 
 use jitlat_benches::oneway::{self, ServerProcess};
 use jitlat_benches::threads::{cpu_of, range};
-use jitlat_core::{Source, Span};
+use jitlat_core::{Span, StampSource};
 use jitlat_net::pace::Pacing;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg, setsockopt, sockopt};
 use std::error::Error;
@@ -118,7 +118,8 @@ fn ours(port: u16, seconds: u64, segmented: bool) -> Result<Run, Box<dyn Error>>
             }
             most
         });
-        let outcome = oneway::test(port, packets, period, Pacing::default(), Source::User, segmented, &began);
+        let outcome =
+            oneway::test(port, packets, period, Pacing::default(), StampSource::User, segmented, &began);
         over.store(true, Ordering::Relaxed);
         let cpu = watching.join().map_err(|_| "watching failed")?.as_secs_f64();
         let mut sent: Vec<(i64, i64)> =

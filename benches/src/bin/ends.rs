@@ -7,7 +7,7 @@
 
 use jitlat_benches::oneway::{self, ServerProcess};
 use jitlat_benches::threads::{cpu_of, median, range};
-use jitlat_core::{PacketRecord, Source, Span, WallTime};
+use jitlat_core::{PacketRecord, Span, StampSource, WallTime};
 use jitlat_net::clock::{steady, wall};
 use jitlat_net::pace::Pacing;
 use nix::sys::socket::{
@@ -129,7 +129,8 @@ fn ours(server: &str, port: u16, rate: u64, seconds: u64) -> Result<Run, Box<dyn
             Middle::of(seconds, [server, "flow", "flow"])
         });
         let period = Span(1_000_000_000 / rate as i64);
-        let outcome = oneway::test(port, packets, period, Pacing::default(), Source::Kernel, false, &began);
+        let outcome =
+            oneway::test(port, packets, period, Pacing::default(), StampSource::Kernel, false, &began);
         // A test that failed before its stream must not leave the other thread waiting.
         began.store(true, Ordering::Release);
         let middle = measuring.join().map_err(|_| "measuring failed")?;

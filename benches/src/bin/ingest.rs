@@ -7,7 +7,7 @@
 //! on the disk before the next begins. Beside it in the same run: one test at a time, as a measuring host adds its own; and SQLite alone, which gets the same
 //! bytes in batches of the same size, as they come and a row a packet.
 
-use jitlat_archive::{Added, Archive, Arrived, Incoming, Prepared};
+use jitlat_archive::{AddOutcome, Archive, Arrived, IncomingLog, PreparedTest};
 use jitlat_benches::queued;
 use jitlat_core::WallTime;
 use jitlat_store::log::LogReader;
@@ -108,7 +108,7 @@ fn test(k: u64) -> Result<Packed> {
 }
 
 fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {
-    let mut incoming = Incoming::new(archive, test.hash, test.bytes)?;
+    let mut incoming = IncomingLog::new(archive, test.hash, test.bytes)?;
     for piece in test.log.chunks(1 << 16) {
         incoming.push(piece)?;
     }
@@ -118,9 +118,9 @@ fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {
     }
 }
 
-fn prepare(test: &Packed) -> Result<Prepared> {
+fn prepare(test: &Packed) -> Result<PreparedTest> {
     let text = zstd::bulk::decompress(&test.log, test.bytes as usize)?;
-    Ok(Prepared::new(&text, "one.log", &[])?)
+    Ok(PreparedTest::new(&text, "one.log", &[])?)
 }
 
 fn one_at_a_time(tests: &[Packed], root: &Path) -> Result<()> {
@@ -140,11 +140,11 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
     // What waits to be entered is bounded, as a collector's memory is.
     let (to, prepared) = mpsc::sync_channel(2 * BATCH);
     std::thread::scope(|scope| {
-        let work = |to: mpsc::SyncSender<Prepared>| -> Result<()> {
+        let work = |to: mpsc::SyncSender<PreparedTest>| -> Result<()> {
             let own = Archive::open(root)?;
             while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let text = unpack(&own, test)?;
-                to.send(Prepared::new(&text, "one.log", &[])?.from_host("host"))?;
+                to.send(PreparedTest::new(&text, "one.log", &[])?.from_host("host"))?;
             }
             Ok(())
         };
@@ -159,7 +159,7 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
             let mut batch = vec![first];
             batch.extend(prepared.try_iter().take(BATCH - 1));
             for added in archive.add_all(&mut batch)? {
-                assert!(matches!(added?, Added::New(_)));
+                assert!(matches!(added?, AddOutcome::New(_)));
             }
         }
         workers.into_iter().try_for_each(|w| w.join().map_err(|_| "a thread died")?)

@@ -218,8 +218,8 @@ fn read_rings() -> Result<(), Box<dyn Error>> {
             InterfaceCapture::open(name, InterfaceSettings::default()).map_err(|e| e.to_string())?;
         let mut tables = [Vec::new(), Vec::new()];
         while !over.load(Ordering::Relaxed) {
-            let patience = Duration::from_millis(50);
-            capture.poll(patience, |frame| note(&frame, &mut tables)).map_err(|e| e.to_string())?;
+            let timeout = Duration::from_millis(50);
+            capture.poll(timeout, |frame| note(&frame, &mut tables)).map_err(|e| e.to_string())?;
         }
         Ok((capture.drops(), tables))
     };

@@ -5,9 +5,9 @@
 //! `cargo run --release -p jitlat-benches --bin pacing`
 
 use jitlat_benches::oneway;
-use jitlat_core::{Source, Span};
+use jitlat_core::{Span, StampSource};
 use jitlat_net::clock::{steady, wall};
-use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::pace::{PaceMode, Pacing};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use std::net::UdpSocket;
@@ -23,13 +23,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fifo = Pacing { realtime: Some(50), lock_memory: true, ..Pacing::default() };
     for (period, packets) in [(20_000_000, 250u64), (1_000_000, 4_000), (100_000, 30_000)] {
         for (name, mode, pacing) in [
-            ("sleep", Mode::Sleep, Pacing::default()),
-            ("spin", Mode::Spin, Pacing::default()),
-            ("hybrid FIFO", Mode::Hybrid, fifo.clone()),
+            ("sleep", PaceMode::Sleep, Pacing::default()),
+            ("spin", PaceMode::Spin, Pacing::default()),
+            ("hybrid FIFO", PaceMode::Hybrid, fifo.clone()),
         ] {
             let pacing = Pacing { mode: Some(mode), ..pacing };
             let bare = Figures::of(&bare(period, packets, &pacing)?, period);
-            let outcome = oneway::run(packets, Span(period), pacing, Source::User)?;
+            let outcome = oneway::run(packets, Span(period), pacing, StampSource::User)?;
             let mut times: Vec<(i64, i64)> =
                 outcome.records.iter().filter_map(|r| Some((r.seq, r.sent()?.0))).collect();
             times.sort_unstable();
@@ -88,13 +88,13 @@ fn bare(period: i64, packets: u64, pacing: &Pacing) -> Result<Vec<(i64, i64)>, B
         let mut times = Vec::with_capacity(packets as usize);
         for seq in 0..packets as i64 {
             let due = start + seq * period;
-            match pacing.mode.unwrap_or(Mode::Sleep) {
-                Mode::Sleep | Mode::Etf => sleep_until(due),
-                Mode::Hybrid => {
+            match pacing.mode.unwrap_or(PaceMode::Sleep) {
+                PaceMode::Sleep | PaceMode::Etf => sleep_until(due),
+                PaceMode::Hybrid => {
                     sleep_until(due - SPIN_NS);
                     while steady().0 < due {}
                 }
-                Mode::Spin => while steady().0 < due {},
+                PaceMode::Spin => while steady().0 < due {},
             }
             times.push((seq, wall().0));
             let _ = from.send(&payload);

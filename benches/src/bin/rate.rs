@@ -9,9 +9,9 @@
 
 use jitlat_benches::oneway::{self, cpu};
 use jitlat_benches::threads::{median, range};
-use jitlat_core::{Source, Span};
+use jitlat_core::{Span, StampSource};
 use jitlat_net::clock::steady;
-use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::pace::{PaceMode, Pacing};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
 use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};
@@ -34,14 +34,14 @@ enum Sender {
     /// A bare loop: one packet a call, or all that are due.
     Bare { due: bool },
     /// jitlat, which waits so.
-    Jitlat(Mode),
+    Jitlat(PaceMode),
 }
 
 const SENDERS: [(&str, Sender); 4] = [
     ("bare, each", Sender::Bare { due: false }),
     ("bare, due", Sender::Bare { due: true }),
-    ("jitlat, sleep", Sender::Jitlat(Mode::Sleep)),
-    ("jitlat, spin", Sender::Jitlat(Mode::Spin)),
+    ("jitlat, sleep", Sender::Jitlat(PaceMode::Sleep)),
+    ("jitlat, spin", Sender::Jitlat(PaceMode::Spin)),
 ];
 
 /// One run.
@@ -119,7 +119,7 @@ fn run(sender: Sender, rate: u64, seconds: u64) -> Result<Run, Box<dyn Error>> {
         Sender::Jitlat(mode) => {
             let period = (1_000_000_000 / rate) as i64;
             let pacing = Pacing { mode: Some(mode), ..Pacing::default() };
-            let outcome = oneway::run(packets, Span(period), pacing, Source::Kernel)?;
+            let outcome = oneway::run(packets, Span(period), pacing, StampSource::Kernel)?;
             let mut sent: Vec<(i64, i64)> =
                 outcome.records.iter().filter_map(|r| Some((r.seq, r.sent()?.0))).collect();
             sent.sort_unstable();

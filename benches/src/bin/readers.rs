@@ -8,7 +8,7 @@
 
 use jitlat_core::session::Ending;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use serde_json::Value;
 use std::error::Error;
 use std::fs;
@@ -140,7 +140,7 @@ fn write(measured: &Value, times: usize, json: &Path, log: &Path) -> Result<usiz
     let sent = (trips.len() * times) as u64;
     let spec = TestSpec::new(Direction::Up, Transport::Udp, sent, 60, Span(PERIOD), Schedule::Periodic)?;
     let mut session = Session::new(spec);
-    let mut writer = LogWriter::new(Vec::new(), Version::V3);
+    let mut writer = LogWriter::new(Vec::new(), LogVersion::V3);
     writer.begin(&session);
     let mut all = Vec::with_capacity(trips.len() * times);
     let mut packets = 0;

@@ -5,9 +5,9 @@
 use jitlat_core::session::Session;
 use jitlat_core::{Analyzer, Direction, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_report::figure::{self, DrawnRun, Trace};
-use jitlat_report::html::{Part, Report, page};
+use jitlat_report::html::{HtmlReport, ReportPart, page};
 use jitlat_report::{draw, text};
-use jitlat_store::log::{LogReader, LogWriter, Version};
+use jitlat_store::log::{LogReader, LogVersion, LogWriter};
 use std::time::Instant;
 
 const PERIOD: i64 = 1_000_000;
@@ -43,8 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         png += draw::png(figure, 2.0)?.len();
     }
     steps.done(&format!("{} PNG files, {} kB", figures.len(), png / 1000));
-    let parts = [Part { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) }];
-    let html = page(&Report {
+    let parts = [ReportPart { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) }];
+    let html = page(&HtmlReport {
         section: None,
         parts: &parts,
         corrected: false,
@@ -85,7 +85,7 @@ fn log(packets: u32) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
         state ^= state << 17;
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
-    let mut writer = LogWriter::new(Vec::new(), Version::V3);
+    let mut writer = LogWriter::new(Vec::new(), LogVersion::V3);
     writer.begin(&session);
     let mut bad = false;
     for seq in 0..i64::from(packets) {

@@ -7,7 +7,7 @@
 //! times and for other hosts: every five minutes of one path, then day by day hourly of all 380 until MINUTES (1) are over.
 //! `ONLY=large|small|year` is one part of it. With `YEAR=FOLDER` the year stays there, and is only asked if it is there already.
 
-use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
+use jitlat_archive::{AddOutcome, Archive, CATALOGUE, Filter, PoolPeriod, TestId, analyse};
 use jitlat_benches::queued;
 use jitlat_core::PacketRecord;
 use jitlat_core::pool::Pool;
@@ -87,7 +87,7 @@ fn add(
     let log = folder.join("one.log");
     queued::log(File::create(&log)?, seed, start, packets, &hosts)?;
     match archive.add(&log, &[])? {
-        Added::New(id) | Added::Known(id) => Ok(id),
+        AddOutcome::New(id) | AddOutcome::Known(id) => Ok(id),
     }
 }
 
@@ -103,7 +103,7 @@ fn pooled(root: &Path, ids: &[TestId], jobs: usize) -> Result<(u64, Pool)> {
 
 /// The delays of all packets, by threads that share nothing: what the machine gives to several threads at this moment.
 fn scanned(root: &Path, ids: &[TestId], threads: usize) -> Result<usize> {
-    let scan = |ids: &[TestId]| -> std::result::Result<usize, jitlat_archive::Error> {
+    let scan = |ids: &[TestId]| -> std::result::Result<usize, jitlat_archive::ArchiveError> {
         let archive = Archive::open(root)?;
         let mut delays = Vec::new();
         for id in ids {
@@ -241,7 +241,7 @@ fn small(folder: &Path) -> Result<()> {
     let forget = || Connection::open(root.join(CATALOGUE))?.execute("DELETE FROM rollups", []);
     let (merged, _, point) = best(UsageWho::RUSAGE_SELF, || {
         forget()?;
-        let found = archive.query(&Filter::default(), figure, Period::Month)?;
+        let found = archive.query(&Filter::default(), figure, PoolPeriod::Month)?;
         Ok(found[0].1[0].tests)
     })?;
     let (_, bytes) = parquet_files(&root)?;
@@ -358,7 +358,7 @@ fn make_year(root: &Path, minutes: f64) -> Result<()> {
     let begun = cpu(UsageWho::RUSAGE_SELF);
     let figure = Scalar::named("pdv-p99.9").ok_or("no such figure")?;
     let days = archive
-        .query(&one_path()?, figure, Period::Day)?
+        .query(&one_path()?, figure, PoolPeriod::Day)?
         .iter()
         .map(|(_, points)| points.len())
         .sum::<usize>();
@@ -397,7 +397,7 @@ fn ask_year(root: &Path) -> Result<()> {
         println!("{name:<62} {:>8.1} cpu-ms {:>8.1} ms (target {target}), {n} points", ms(used), ms(passed));
         Ok(())
     };
-    let by = |period: Period| {
+    let by = |period: PoolPeriod| {
         let filter = filter.clone();
         move |archive: &Archive| -> Result<usize> {
             let found = archive.query(&filter, figure, period)?;
@@ -405,12 +405,12 @@ fn ask_year(root: &Path) -> Result<()> {
         }
     };
     for (name, period) in [
-        ("the year by day", Period::Day),
-        ("by month", Period::Month),
-        ("the year in one", Period::Year),
-        ("by hour", Period::Hour),
-        ("by hour again", Period::Hour),
-        ("by test", Period::Test),
+        ("the year by day", PoolPeriod::Day),
+        ("by month", PoolPeriod::Month),
+        ("the year in one", PoolPeriod::Year),
+        ("by hour", PoolPeriod::Hour),
+        ("by hour again", PoolPeriod::Hour),
+        ("by test", PoolPeriod::Test),
     ] {
         times(name, 300, &by(period))?;
     }

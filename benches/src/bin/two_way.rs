@@ -8,13 +8,13 @@ use jitlat_benches::threads::{cpu_of, median, range};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::{Reflectors, StampReflector};
-use jitlat_net::stamp::Stamps;
+use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway;
-use jitlat_net::twoway::client::Link;
+use jitlat_net::twoway::client::TwoWayLink;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::policy::{Policy, Quota, STAMP};
-use jitlat_proto::stamp::{Sender, sender::StampOptions};
-use jitlat_proto::twoway::{Plan, Protocol};
+use jitlat_proto::stamp::{StampSender, sender::StampOptions};
+use jitlat_proto::twoway::{PingPlan, Protocol};
 use nix::sys::socket::{
     MsgFlags, MultiHeaders, SockaddrIn, TimestampingFlag, recvmmsg, sendmmsg, setsockopt, sockopt,
 };
@@ -201,7 +201,7 @@ fn load(at: SocketAddr, rate: u64, seconds: u64, sessions: u16, answering: &str)
 
 fn request(ssid: u16, seq: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Sender::new(StampOptions { ssid, ..StampOptions::default() }).request(
+    StampSender::new(StampOptions { ssid, ..StampOptions::default() }).request(
         seq,
         false,
         jitlat_net::clock::wall(),
@@ -233,11 +233,11 @@ fn round_trips() -> Result<(), Failure> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let with = |stamps: Stamps| -> Result<i64, Failure> {
+    let with = |stamps: StampMode| -> Result<i64, Failure> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 2000, 44, Span::millis(1), Schedule::Periodic)?;
-        let plan = Plan { spec, wait: Some(Span::millis(1)), patience: Span::seconds(1) };
-        let link = Link {
+        let plan = PingPlan { spec, wait: Some(Span::millis(1)), timeout: Span::seconds(1) };
+        let link = TwoWayLink {
             to,
             carrier: Carrier::Udp,
             marking: Marking::default(),
@@ -245,7 +245,7 @@ fn round_trips() -> Result<(), Failure> {
             pacing: Pacing::default(),
             live: None,
         };
-        let sender = Sender::new(StampOptions { ssid: 2, ..StampOptions::default() });
+        let sender = StampSender::new(StampOptions { ssid: 2, ..StampOptions::default() });
         let outcome = twoway::run(|_| sender, plan, &link, &AtomicBool::new(false))?.outcome;
         let whole = outcome.records.iter().filter_map(|r| {
             let mut r = *r;
@@ -255,7 +255,7 @@ fn round_trips() -> Result<(), Failure> {
         });
         Ok(middle(whole.collect()))
     };
-    let (user, kernel, plain) = (with(Stamps::User)?, with(Stamps::Kernel)?, middle(plain));
+    let (user, kernel, plain) = (with(StampMode::User)?, with(StampMode::Kernel)?, middle(plain));
     println!(
         "\nmedian round trip, the far host's own time included: bare send and receive {:.1} us; jitlat's program stamps \
          {:.1} us (x {:.2}), kernel stamps {:.1} us",

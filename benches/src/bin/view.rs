@@ -4,8 +4,8 @@
 //! `cargo build --release && ./target/release/view [PAIRS] [PACKETS]`
 
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::jitlat::Limits;
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_proto::jitlat::ServerLimits;
 use serde_json::Value;
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -35,12 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: 0,
-        limits: Limits::default(),
+        limits: ServerLimits::default(),
         keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service)?.start()?;
+    let server = JitlatServer::bind(service)?.start()?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
     let runs = compare(pairs, packets, port)?;
     println!(

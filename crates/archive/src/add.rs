@@ -1,12 +1,12 @@
 //! [`Archive::add`]: a log into the archive.
 
-use crate::batch::Prepared;
+use crate::batch::PreparedTest;
 use crate::checksum::{number, sum};
-use crate::entry::{Entry, Origin};
-use crate::error::Error;
-use crate::packets::{Piece, Published, StoredFile};
-use crate::{Archive, Stream, TestId, alerts, rollup, totals};
-use jitlat_core::scalars::{Number, selectors};
+use crate::entry::{CatalogueEntry, LogOrigin};
+use crate::error::ArchiveError;
+use crate::packets::{Piece, PublishedFile, StoredFile};
+use crate::{Archive, PooledStream, TestId, alerts, rollup, totals};
+use jitlat_core::scalars::{ExactNumber, selectors};
 use jitlat_core::{Direction, Session};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What became of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     /// It is in the archive now.
     New(TestId),
     /// The same log was there already.
@@ -29,8 +29,8 @@ impl Archive {
     /// Puts the log at `path` into the archive, with `tags` beside its own. The same log is not put in twice.
     ///
     /// # Errors
-    /// [`Error`]; then the archive is as it was.
-    pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<Added, Error> {
+    /// [`ArchiveError`]; then the archive is as it was.
+    pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<AddOutcome, ArchiveError> {
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.add_from(path, &source, tags, None)
     }
@@ -42,31 +42,31 @@ impl Archive {
         source: &str,
         tags: &[(String, String)],
         host: Option<&str>,
-    ) -> Result<Added, Error> {
+    ) -> Result<AddOutcome, ArchiveError> {
         if !path.is_file() {
             return Err(match std::fs::metadata(path) {
                 Ok(_) => {
                     let problem = "not a regular file (a log is read twice)";
-                    Error::Unsuitable { path: path.to_owned(), problem }
+                    ArchiveError::Unsuitable { path: path.to_owned(), problem }
                 }
-                Err(e) => Error::io("opening the log", path)(e),
+                Err(e) => ArchiveError::io("opening the log", path)(e),
             });
         }
         let (sum, bytes) = sum(path)?;
         if let Some(known) = self.known(sum)? {
-            return Ok(Added::Known(known));
+            return Ok(AddOutcome::Known(known));
         }
-        let mut test = Prepared::of_file(self, path, &Origin { sum, bytes, source, tags })?;
+        let mut test = PreparedTest::of_file(self, path, &LogOrigin { sum, bytes, source, tags })?;
         if let Some(host) = host {
             test = test.from_host(host);
         }
         self.add_all(&mut [test])?
             .pop()
-            .unwrap_or_else(|| Err(Error::Impossible("nothing was added".to_owned())))
+            .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
     /// The test whose log has this checksum.
-    pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, Error> {
+    pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, ArchiveError> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
         let hash: Option<String> = self
             .db
@@ -75,7 +75,7 @@ impl Archive {
             .map_err(self.sql("reading"))?;
         match hash {
             Some(hash) if hash != format!("{sum:032x}") => {
-                Err(Error::Impossible(format!("another log has the number {}", TestId(number(sum)))))
+                Err(ArchiveError::Impossible(format!("another log has the number {}", TestId(number(sum)))))
             }
             hash => Ok(hash.map(|_| TestId(number(sum)))),
         }
@@ -85,7 +85,7 @@ impl Archive {
     pub(crate) fn transaction<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, ArchiveError> {
         let run = || {
             let all = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?;
             let result = change(&all)?;
@@ -97,8 +97,8 @@ impl Archive {
 }
 
 /// Enters a file; returns its number.
-pub(crate) fn file(all: &Transaction<'_>, published: &Published) -> rusqlite::Result<i64> {
-    let Published { name, bytes, row_groups, footer } = published;
+pub(crate) fn file(all: &Transaction<'_>, published: &PublishedFile) -> rusqlite::Result<i64> {
+    let PublishedFile { name, bytes, row_groups, footer } = published;
     all.execute(
         "INSERT INTO files(name, bytes, footer_start, footer_bytes, footer_sum) VALUES (?, ?, ?, ?, ?)",
         params![
@@ -126,8 +126,13 @@ pub(crate) fn file(all: &Transaction<'_>, published: &Published) -> rusqlite::Re
 }
 
 /// Of what is known of a stored file, what is entered.
-pub(crate) fn published(name: &str, bytes: u64, stored: &StoredFile) -> Published {
-    Published { name: name.to_owned(), bytes, row_groups: stored.row_groups.clone(), footer: stored.footer }
+pub(crate) fn published(name: &str, bytes: u64, stored: &StoredFile) -> PublishedFile {
+    PublishedFile {
+        name: name.to_owned(),
+        bytes,
+        row_groups: stored.row_groups.clone(),
+        footer: stored.footer,
+    }
 }
 
 fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::Result<i64> {
@@ -138,7 +143,8 @@ fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::R
 
 /// The stream that a test is of, which is entered if it is new.
 fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
-    let Stream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = Stream::of(session);
+    let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } =
+        PooledStream::of(session);
     let down = session.two_way.is_none() && session.spec.direction() == Direction::Down;
     let (client, server) = (session.client.name.as_deref(), session.server.name.as_deref());
     let (sender, receiver) = if down { (server, client) } else { (client, server) };
@@ -153,8 +159,8 @@ fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
 }
 
 /// Enters tests, each with the number of the file that its packets are in.
-pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&Entry, i64)]) -> rusqlite::Result<()> {
-    let mut hours: BTreeMap<(i64, i64), Vec<&(&Entry, i64)>> = BTreeMap::new();
+pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)]) -> rusqlite::Result<()> {
+    let mut hours: BTreeMap<(i64, i64), Vec<&(&CatalogueEntry, i64)>> = BTreeMap::new();
     for test in entries {
         let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
         hours.entry(hour).or_default().push(test);
@@ -170,7 +176,7 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&Entry, i64)]) -> rus
 }
 
 /// Enters a test without its part in roll-ups.
-fn enter(all: &Transaction<'_>, stream: i64, entry: &Entry, file: i64) -> rusqlite::Result<()> {
+fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) -> rusqlite::Result<()> {
     let answer = entry.summary.answer.as_ref();
     let severity = answer.and_then(|a| serde_json::to_value(a.severity).ok());
     let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
@@ -200,8 +206,9 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &Entry, file: i64) -> rusqli
     for (key, value) in &entry.tags {
         tags.execute(params![entry.id, key, value])?;
     }
-    let figures: Vec<Option<f64>> =
-        selectors().map(|s| s.of(&entry.summary).map(Number::as_f64).filter(|x| x.is_finite())).collect();
+    let figures: Vec<Option<f64>> = selectors()
+        .map(|s| s.of(&entry.summary).map(ExactNumber::as_f64).filter(|x| x.is_finite()))
+        .collect();
     let values = figures.iter().map(|x| x.map_or(Value::Null, Value::Real));
     all.prepare_cached(&INSERT_FIGURES)?
         .execute(params_from_iter([Value::Integer(entry.id)].into_iter().chain(values)))?;

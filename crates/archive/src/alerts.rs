@@ -7,14 +7,14 @@
 //! is sent again, with the same number.
 
 use crate::catalogue::{figure_columns, unsigned};
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Alerts that are kept after they were resolved.
-const KEPT: i64 = 10_000;
+const MAX_RESOLVED_ALERTS: i64 = 10_000;
 
 /// A test that entered the archive.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +94,7 @@ pub struct Fired {
 
 /// What becomes of alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum AlertUpdate {
     /// One fires.
     Fired(Fired),
     /// The one of this rule, test and path is resolved.
@@ -122,7 +122,7 @@ pub struct Note {
     /// States of rules by key, as text; `None`: it is forgotten.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AlertUpdate>,
     /// Where each change is to be sent.
     pub channels: Vec<String>,
     /// Most messages that may wait in a channel; older ones are dropped, and counted.
@@ -131,7 +131,7 @@ pub struct Note {
 
 /// What was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct StoredChanges {
     /// The alerts that fired or were resolved, as they are now.
     pub alerts: Vec<Alert>,
     /// Messages that were dropped, because too many waited.
@@ -140,7 +140,7 @@ pub struct Noted {
 
 /// That an alert fired, or was resolved, to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct AlertMessage {
     /// Its number: the same if it is sent again.
     pub id: i64,
     /// The alert as it was then.
@@ -196,8 +196,8 @@ impl Archive {
     /// The alerts that fire, then those that were resolved, each from the newest on; `most` at most.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn alerts(&self, most: usize) -> Result<Vec<Alert>, Error> {
+    /// [`ArchiveError`].
+    pub fn alerts(&self, most: usize) -> Result<Vec<Alert>, ArchiveError> {
         let run = || {
             let query = format!(
                 "SELECT {ALERT} FROM alerts ORDER BY resolved_ns IS NOT NULL, coalesce(resolved_ns, fired_ns) DESC, id DESC LIMIT ?"
@@ -212,24 +212,24 @@ impl Archive {
     /// How many tests entered the archive since it counts them.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn entered(&self) -> Result<i64, Error> {
+    /// [`ArchiveError`].
+    pub fn entered(&self) -> Result<i64, ArchiveError> {
         Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
     }
 
     /// The number of the last test that was judged; `None` if none ever was.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn judged(&self) -> Result<Option<i64>, Error> {
+    /// [`ArchiveError`].
+    pub fn judged(&self) -> Result<Option<i64>, ArchiveError> {
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
     /// Messages that were dropped because too many waited, or were given up, ever.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn dropped_messages(&self) -> Result<u64, Error> {
+    /// [`ArchiveError`].
+    pub fn dropped_messages(&self) -> Result<u64, ArchiveError> {
         let dropped = counter(&self.db, DROPPED).map_err(self.sql("reading"))?;
         Ok(dropped.unwrap_or(0).unsigned_abs())
     }
@@ -237,8 +237,8 @@ impl Archive {
     /// The tests that entered after the one of this number, in order; `most` at most.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn entered_after(&self, number: i64, most: usize) -> Result<Vec<Entered>, Error> {
+    /// [`ArchiveError`].
+    pub fn entered_after(&self, number: i64, most: usize) -> Result<Vec<Entered>, ArchiveError> {
         self.entered_tests(number, most).map_err(self.sql("reading"))
     }
 
@@ -293,8 +293,8 @@ impl Archive {
     /// The states of rules whose keys begin with `prefix`.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn rule_states(&self, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
+    /// [`ArchiveError`].
+    pub fn rule_states(&self, prefix: &str) -> Result<BTreeMap<String, String>, ArchiveError> {
         let run = || {
             let query = "SELECT key, state FROM alert_states WHERE substr(key, 1, length(?1)) = ?1";
             let mut states = self.db.prepare_cached(query)?;
@@ -307,8 +307,8 @@ impl Archive {
     /// Keeps what follows from tests that were judged: all of it, or nothing. A change that is there already changes nothing.
     ///
     /// # Errors
-    /// [`Error`]; then everything is as it was.
-    pub fn note(&self, note: &Note) -> Result<Noted, Error> {
+    /// [`ArchiveError`]; then everything is as it was.
+    pub fn note(&self, note: &Note) -> Result<StoredChanges, ArchiveError> {
         self.transaction(|all| {
             if let Some(judged) = note.judged {
                 let set = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2";
@@ -322,7 +322,7 @@ impl Archive {
                     None => all.execute("DELETE FROM alert_states WHERE key = ?", [key])?,
                 };
             }
-            let mut noted = Noted::default();
+            let mut noted = StoredChanges::default();
             for change in &note.changes {
                 let Some(changed) = apply(all, change)? else { continue };
                 for channel in &note.channels {
@@ -341,8 +341,13 @@ impl Archive {
     /// The messages that wait in a channel and are due at `now_ns`, in order; `most` at most.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn waiting(&self, channel: &str, now_ns: i64, most: usize) -> Result<Vec<Message>, Error> {
+    /// [`ArchiveError`].
+    pub fn waiting(
+        &self,
+        channel: &str,
+        now_ns: i64,
+        most: usize,
+    ) -> Result<Vec<AlertMessage>, ArchiveError> {
         let run = || {
             let query = "SELECT a.id, a.alert, a.severity, a.test, a.src, a.dst, a.since_ns, a.fired_ns, \
                          CASE WHEN m.resolved THEN a.resolved_ns END, a.reason, CASE WHEN m.resolved THEN a.resolution END, \
@@ -350,7 +355,7 @@ impl Archive {
                          WHERE m.channel = ? AND m.due_ns <= ? ORDER BY m.id LIMIT ?";
             let take = |row: &Row<'_>| {
                 let tries = u32::try_from(unsigned(row, 12)?).unwrap_or(u32::MAX);
-                Ok(Message { id: row.get(11)?, alert: alert(row)?, tries })
+                Ok(AlertMessage { id: row.get(11)?, alert: alert(row)?, tries })
             };
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let mut messages = self.db.prepare_cached(query)?;
@@ -362,8 +367,8 @@ impl Archive {
     /// When the first message that waits in a channel is due, ns since 1970; `None` if none waits. Later ones wait for it.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn message_due(&self, channel: &str) -> Result<Option<i64>, Error> {
+    /// [`ArchiveError`].
+    pub fn message_due(&self, channel: &str) -> Result<Option<i64>, ArchiveError> {
         let query = "SELECT due_ns FROM alert_messages WHERE channel = ? ORDER BY id LIMIT 1";
         self.db.query_row(query, [channel], |row| row.get(0)).optional().map_err(self.sql("reading"))
     }
@@ -371,8 +376,8 @@ impl Archive {
     /// Removes messages that are given up, and counts them as dropped.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn give_up(&self, messages: &[i64]) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn give_up(&self, messages: &[i64]) -> Result<(), ArchiveError> {
         self.sent(messages)?;
         self.transaction(|all| count(all, DROPPED, messages.len() as i64).map(drop))
     }
@@ -380,8 +385,8 @@ impl Archive {
     /// Removes messages that were sent.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn sent(&self, messages: &[i64]) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn sent(&self, messages: &[i64]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             messages.iter().try_for_each(|id| {
                 all.prepare_cached("DELETE FROM alert_messages WHERE id = ?")?.execute([id]).map(drop)
@@ -392,8 +397,8 @@ impl Archive {
     /// Sends messages again at `due_ns`, ns since 1970.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn not_sent(&self, messages: &[i64], due_ns: i64) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn not_sent(&self, messages: &[i64], due_ns: i64) -> Result<(), ArchiveError> {
         let update = "UPDATE alert_messages SET tries = tries + 1, due_ns = ? WHERE id = ?";
         self.transaction(|all| {
             messages.iter().try_for_each(|id| all.prepare_cached(update)?.execute([due_ns, *id]).map(drop))
@@ -402,14 +407,14 @@ impl Archive {
 }
 
 /// Applies a change; the alert as it is now, `None` if it is so already.
-fn apply(all: &Transaction<'_>, change: &Change) -> rusqlite::Result<Option<Alert>> {
+fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option<Alert>> {
     let firing = |rule: &str, test: &str, src: &str, dst: &str| {
         let query =
             "SELECT id FROM alerts WHERE (alert, test, src, dst) = (?, ?, ?, ?) AND resolved_ns IS NULL";
         all.prepare_cached(query)?.query_row([rule, test, src, dst], |row| row.get::<_, i64>(0)).optional()
     };
     let id = match change {
-        Change::Fired(f) => {
+        AlertUpdate::Fired(f) => {
             if firing(&f.alert, &f.test, &f.src, &f.dst)?.is_some() {
                 return Ok(None);
             }
@@ -418,7 +423,7 @@ fn apply(all: &Transaction<'_>, change: &Change) -> rusqlite::Result<Option<Aler
             all.execute(insert, params![alert, severity, test, src, dst, since_ns, fired_ns, reason])?;
             all.last_insert_rowid()
         }
-        Change::Resolved { alert, test, src, dst, at_ns, reason } => {
+        AlertUpdate::Resolved { alert, test, src, dst, at_ns, reason } => {
             let Some(id) = firing(alert, test, src, dst)? else { return Ok(None) };
             all.execute(
                 "UPDATE alerts SET resolved_ns = ?, resolution = ? WHERE id = ?",
@@ -444,6 +449,6 @@ fn make_room(all: &Transaction<'_>, note: &Note) -> rusqlite::Result<u64> {
     }
     let old = "DELETE FROM alerts WHERE resolved_ns IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ? \
                AND id NOT IN (SELECT alert FROM alert_messages)";
-    all.execute(old, [KEPT])?;
+    all.execute(old, [MAX_RESOLVED_ALERTS])?;
     Ok(dropped)
 }

@@ -1,21 +1,21 @@
-//! [`Prepared`]: a test ready to be added; [`Archive::add_all`]: many at once, in one file of packets per day and one transaction.
+//! [`PreparedTest`]: a test ready to be added; [`Archive::add_all`]: many at once, in one file of packets per day and one transaction.
 //!
 //! A prepared test was read and analysed before anybody has to wait for the archive. What it costs there does not grow with what else is
 //! added: a roll-up is touched once for all of its tests, and the disk is waited for once.
 
-use crate::add::{Added, enter_all, file};
+use crate::add::{AddOutcome, enter_all, file};
 use crate::checksum::number;
-use crate::entry::{Entry, Origin};
-use crate::error::Error;
-use crate::intake::{Intake, Overflow, Packets};
-use crate::packets::{Block, Published, StoredTest, Tests, Writer};
-use crate::parts::{CHANGED, Parts, Summed, take_rows};
-use crate::text::TAIL;
-use crate::tidy::SHARED_ROWS;
+use crate::entry::{CatalogueEntry, LogOrigin};
+use crate::error::ArchiveError;
+use crate::intake::{IntakePackets, RowOverflow, TestIntake};
+use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, PublishedFile, StoredTest};
+use crate::parts::{CHANGED, ChecksumReader, Parts, take_rows};
+use crate::text::TAIL_BYTES;
+use crate::tidy::MIN_SHARED_ROWS;
 use crate::{Archive, TestId, collected, rollup};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{CanonicalLog, LogReader, Row};
+use jitlat_store::log::{CanonicalLog, LogReader, LogRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -23,49 +23,49 @@ use std::path::Path;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 /// Longest log that is prepared: one takes some five times its length of memory.
-pub const MOST_PREPARED: u64 = 2 << 20;
+pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
 /// Name of the log that a measured test would have had.
 const MEASURED: &str = "test.log";
 
 /// A test that was read and analysed, to be added.
-pub struct Prepared {
+pub struct PreparedTest {
     sum: u128,
-    entry: Entry,
-    packets: Packets,
+    entry: CatalogueEntry,
+    packets: IntakePackets,
     /// The host that sent it to this collector; `None`: it is this host's own.
     host: Option<String>,
 }
 
-impl Prepared {
+impl PreparedTest {
     /// Reads the log `text`, of the name `source`, with `tags` beside its own.
     ///
     /// # Errors
-    /// [`Error`], as for what is not a log, or longer than [`MOST_PREPARED`].
-    pub fn new(text: &[u8], source: &str, tags: &[(String, String)]) -> Result<Prepared, Error> {
+    /// [`ArchiveError`], as for what is not a log, or longer than [`MAX_PREPARED_BYTES`].
+    pub fn new(text: &[u8], source: &str, tags: &[(String, String)]) -> Result<PreparedTest, ArchiveError> {
         let path = Path::new(source);
-        if text.len() as u64 > MOST_PREPARED {
+        if text.len() as u64 > MAX_PREPARED_BYTES {
             let problem = "too large to load (limit 2 MiB)";
-            return Err(Error::Unsuitable { path: path.to_owned(), problem });
+            return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
         }
-        let origin = Origin { sum: xxh3_128(text), bytes: text.len() as u64, source, tags };
-        let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL).max(header)..].to_vec());
-        let mut intake = Intake::new(number(origin.sum), source, Overflow::Memory, end);
+        let origin = LogOrigin { sum: xxh3_128(text), bytes: text.len() as u64, source, tags };
+        let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL_BYTES).max(header)..].to_vec());
+        let mut intake = TestIntake::new(number(origin.sum), source, RowOverflow::Memory, end);
         let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?.row_text();
         take_rows(&mut &*text, path, columns, &mut intake)?;
-        Prepared::taken(intake, &origin)
+        PreparedTest::taken(intake, &origin)
     }
 
     /// A test that was measured: what is known of it, its packets in the order of their arrival, and with each the kernel's TCP_INFO, if
     /// there is any. Its number is the checksum of its [`CanonicalLog`].
     ///
     /// # Errors
-    /// [`Error`] if it is not a test.
+    /// [`ArchiveError`] if it is not a test.
     pub fn measured(
         session: &Session,
         records: &[PacketRecord],
         tcp: &[TcpSample],
-    ) -> Result<Prepared, Error> {
+    ) -> Result<PreparedTest, ArchiveError> {
         let log = CanonicalLog::new(session, !tcp.is_empty());
         let (header, closing) = (log.header(), log.closing(records.len() as u64));
         let (mut sum, mut bytes) = (Xxh3::new(), 0);
@@ -75,56 +75,61 @@ impl Prepared {
         };
         let end = &mut |_| {
             let closing = closing.as_bytes();
-            Ok(closing[closing.len().saturating_sub(TAIL)..].to_vec())
+            Ok(closing[closing.len().saturating_sub(TAIL_BYTES)..].to_vec())
         };
         // Its number is known at its end.
-        let mut intake = Intake::new(0, MEASURED, Overflow::Memory, end);
+        let mut intake = TestIntake::new(0, MEASURED, RowOverflow::Memory, end);
         count(header.as_bytes());
         intake.line(header.as_bytes());
         let (mut text, mut line) = (log.row_text(), Vec::new());
         for (k, record) in records.iter().enumerate() {
-            let row = Row { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
+            let row = LogRow { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
             line.clear();
             // As a reader of the log finds it: what its columns do not have is not stored.
             let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
-            let stored =
-                stored.ok_or_else(|| Error::Impossible(format!("packet {k} is not a row of a log")))?;
+            let stored = stored
+                .ok_or_else(|| ArchiveError::Impossible(format!("packet {k} is not a row of a log")))?;
             count(&line);
             intake.row(&stored)?;
         }
         count(closing.as_bytes());
         intake.line(closing.as_bytes());
         let sum = sum.digest128();
-        Prepared::taken(intake, &Origin { sum, bytes, source: MEASURED, tags: &[] })
+        PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
     }
 
     /// The log in the file at `path`, of which its origin is known already. Where it is long, its packets are in `tmp/` of the archive
     /// then.
-    pub(crate) fn of_file(archive: &Archive, path: &Path, origin: &Origin<'_>) -> Result<Prepared, Error> {
+    pub(crate) fn of_file(
+        archive: &Archive,
+        path: &Path,
+        origin: &LogOrigin<'_>,
+    ) -> Result<PreparedTest, ArchiveError> {
         let (name, id) = (path.display().to_string(), number(origin.sum));
-        let end = &mut |header| end_of_file(path, header as u64).map_err(Error::io("reading the log", path));
+        let end =
+            &mut |header| end_of_file(path, header as u64).map_err(ArchiveError::io("reading the log", path));
         let long = archive.root.join("tmp").join(format!("{}.parquet", TestId(id)));
-        let mut intake = Intake::new(id, &name, Overflow::File(archive, long), end);
+        let mut intake = TestIntake::new(id, &name, RowOverflow::File(archive, long), end);
         let columns = LogReader::open(path)?.row_text();
-        let mut log = Summed::open(path)?;
+        let mut log = ChecksumReader::open(path)?;
         take_rows(&mut log, path, columns, &mut intake)?;
         if log.sum() != origin.sum {
-            return Err(Error::Unsuitable { path: path.to_owned(), problem: CHANGED });
+            return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem: CHANGED });
         }
-        Prepared::taken(intake, origin)
+        PreparedTest::taken(intake, origin)
     }
 
-    fn taken(intake: Intake<'_>, origin: &Origin<'_>) -> Result<Prepared, Error> {
+    fn taken(intake: TestIntake<'_>, origin: &LogOrigin<'_>) -> Result<PreparedTest, ArchiveError> {
         let (entry, mut packets) = intake.finish(origin)?;
-        if let Packets::Held(blocks) = &mut packets {
+        if let IntakePackets::Held(blocks) = &mut packets {
             blocks.iter_mut().flat_map(|block| &mut block.tests).for_each(|(test, _)| *test = entry.id);
         }
-        Ok(Prepared { sum: origin.sum, entry, packets, host: None })
+        Ok(PreparedTest { sum: origin.sum, entry, packets, host: None })
     }
 
     /// The same log, as sent to this collector by `host`, which is among its tags then.
     #[must_use]
-    pub fn from_host(mut self, host: &str) -> Prepared {
+    pub fn from_host(mut self, host: &str) -> PreparedTest {
         self.entry.tags.retain(|(key, _)| key != collected::TAG);
         self.entry.tags.push((collected::TAG.to_owned(), host.to_owned()));
         self.host = Some(host.to_owned());
@@ -151,8 +156,11 @@ impl Archive {
     /// Puts logs into the archive, all or none. The same log is not put in twice.
     ///
     /// # Errors
-    /// [`Error`]; then the archive is as it was. Of each log: another one has its number.
-    pub fn add_all(&self, tests: &mut [Prepared]) -> Result<Vec<Result<Added, Error>>, Error> {
+    /// [`ArchiveError`]; then the archive is as it was. Of each log: another one has its number.
+    pub fn add_all(
+        &self,
+        tests: &mut [PreparedTest],
+    ) -> Result<Vec<Result<AddOutcome, ArchiveError>>, ArchiveError> {
         let writing = tests.iter_mut().find_map(|test| test.packets.writing());
         let _writing = writing.map_or_else(|| self.lock(), Ok)?;
         let (mut seen, mut new) = (BTreeSet::new(), Vec::new());
@@ -160,13 +168,13 @@ impl Archive {
         for test in tests.iter_mut() {
             let id = test.id();
             added.push(match self.known(test.sum) {
-                Ok(Some(known)) => Ok(Added::Known(known)),
-                Ok(None) if !seen.insert(id) => Ok(Added::Known(id)),
+                Ok(Some(known)) => Ok(AddOutcome::Known(known)),
+                Ok(None) if !seen.insert(id) => Ok(AddOutcome::Known(id)),
                 Ok(None) => {
                     new.push(test);
-                    Ok(Added::New(id))
+                    Ok(AddOutcome::New(id))
                 }
-                Err(e @ Error::Impossible(_)) => Err(e),
+                Err(e @ ArchiveError::Impossible(_)) => Err(e),
                 Err(e) => return Err(e),
             });
         }
@@ -175,14 +183,15 @@ impl Archive {
         }
         // Tests of a path follow each other, as they do when they are read.
         new.sort_by_cached_key(|test| (rollup::day_name(test.entry.started_ns), test.entry.started_ns));
-        let mut published: Vec<(Published, usize)> = Vec::new();
+        let mut published: Vec<(PublishedFile, usize)> = Vec::new();
         let result = self.publish_all(&mut new, &mut published).and_then(|()| {
             self.transaction(|all| {
                 let mut files = Vec::new();
                 for (published, tests) in &published {
                     files.extend(std::iter::repeat_n(file(all, published)?, *tests));
                 }
-                let entries: Vec<(&Entry, i64)> = new.iter().map(|test| &test.entry).zip(files).collect();
+                let entries: Vec<(&CatalogueEntry, i64)> =
+                    new.iter().map(|test| &test.entry).zip(files).collect();
                 enter_all(all, &entries)?;
                 let mut hosts: BTreeMap<&str, i64> = BTreeMap::new();
                 new.iter()
@@ -204,11 +213,11 @@ impl Archive {
     /// Writes the packets of `tests`, which are ordered by day, into a file a day; each file, and how many tests are in it.
     fn publish_all(
         &self,
-        tests: &mut [&mut Prepared],
-        published: &mut Vec<(Published, usize)>,
-    ) -> Result<(), Error> {
-        let day = |test: &Prepared| rollup::day_name(test.entry.started_ns);
-        let together = |a: &&mut Prepared, b: &&mut Prepared| {
+        tests: &mut [&mut PreparedTest],
+        published: &mut Vec<(PublishedFile, usize)>,
+    ) -> Result<(), ArchiveError> {
+        let day = |test: &PreparedTest| rollup::day_name(test.entry.started_ns);
+        let together = |a: &&mut PreparedTest, b: &&mut PreparedTest| {
             day(a) == day(b) && !a.packets.is_long() && !b.packets.is_long()
         };
         for tests in tests.chunk_by_mut(together) {
@@ -225,22 +234,22 @@ impl Archive {
             };
             let stored: Vec<StoredTest> = tests.iter().map(|test| test.entry.stored()).collect();
             let name = format!("packets/day={}/{name}", day(tests[0]));
-            published.push((writer.publish(&self.root, &name, &Tests { tests: stored })?, tests.len()));
+            published.push((writer.publish(&self.root, &name, &FileTests { tests: stored })?, tests.len()));
         }
         Ok(())
     }
 }
 
 /// Writes the packets of short tests into one file.
-fn write_shared(tests: &mut [&mut Prepared], path: &Path) -> Result<Writer, Error> {
-    let mut writer = Writer::create(path)?;
+fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFileWriter, ArchiveError> {
+    let mut writer = PacketFileWriter::create(path)?;
     let (mut first, mut rows, mut group) = (0, 0, 0);
     for k in 0..tests.len() {
         let test = &mut tests[k];
         (test.entry.row_group, test.entry.first_row) = (group, rows as u64);
-        rows += test.packets.blocks().iter().map(Block::len).sum::<usize>();
-        if rows >= SHARED_ROWS || k + 1 == tests.len() {
-            let blocks: Vec<&Block> =
+        rows += test.packets.blocks().iter().map(ColumnBlock::len).sum::<usize>();
+        if rows >= MIN_SHARED_ROWS || k + 1 == tests.len() {
+            let blocks: Vec<&ColumnBlock> =
                 tests[first..=k].iter().flat_map(|test| test.packets.blocks()).collect();
             writer.write(&blocks)?;
             (first, rows, group) = (k + 1, 0, group + 1);
@@ -252,9 +261,9 @@ fn write_shared(tests: &mut [&mut Prepared], path: &Path) -> Result<Writer, Erro
 /// The last bytes of a file that are looked at before its rows.
 fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let from = file.metadata()?.len().saturating_sub(TAIL as u64).max(header);
+    let from = file.metadata()?.len().saturating_sub(TAIL_BYTES as u64).max(header);
     file.seek(SeekFrom::Start(from))?;
     let mut end = Vec::new();
-    file.take(TAIL as u64).read_to_end(&mut end)?;
+    file.take(TAIL_BYTES as u64).read_to_end(&mut end)?;
     Ok(end)
 }

@@ -3,7 +3,7 @@
 //! [`STEPS`] are the versions of its schema, each made from the one before; a step that was released is never changed. Columns of figures
 //! are no part of them: they follow the list of figures, and are added when the archive is opened for writing.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use jitlat_core::scalars::selectors;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow};
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// The file.
 pub const CATALOGUE: &str = "catalogue.sqlite";
 /// How long one writer waits for another.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a value: an archive may come from somebody else.
-const MOST_BYTES: i32 = 1 << 28;
+const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// What makes version k + 1 of version k. Released steps stay as they are.
 const STEPS: [&str; 4] = [
@@ -193,11 +193,11 @@ pub(crate) enum For {
 }
 
 /// Opens the catalogue of `archive`.
-pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
+pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     let path = archive.join(CATALOGUE);
-    let failed = |source| Error::Catalogue { doing: "opening", archive: archive.to_owned(), source };
+    let failed = |source| ArchiveError::Catalogue { doing: "opening", archive: archive.to_owned(), source };
     if purpose != For::Making && !path.is_file() {
-        return Err(Error::NotAnArchive(archive.to_owned()));
+        return Err(ArchiveError::NotAnArchive(archive.to_owned()));
     }
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     flags |= match purpose {
@@ -217,20 +217,20 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
         opened => opened,
     }
     .map_err(failed)?;
-    db.busy_timeout(PATIENCE).map_err(failed)?;
-    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_BYTES).map_err(failed)?;
+    db.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map_err(failed)?;
     let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
     db.execute_batch(set).map_err(failed)?;
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     if found > VERSION {
-        return Err(Error::TooNew { archive: archive.to_owned(), found, known: VERSION });
+        return Err(ArchiveError::TooNew { archive: archive.to_owned(), found, known: VERSION });
     }
     if purpose == For::Making {
         db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     }
     if found < VERSION {
         if !matches!(purpose, For::Making | For::Migrating) {
-            return Err(Error::TooOld { archive: archive.to_owned(), found, known: VERSION });
+            return Err(ArchiveError::TooOld { archive: archive.to_owned(), found, known: VERSION });
         }
         migrate(&mut db).map_err(failed)?;
     }

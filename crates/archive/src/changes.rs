@@ -1,30 +1,30 @@
-//! [`Changes`]: notices that an archive was written, by this process or another.
+//! [`CatalogueWatch`]: notices that an archive was written, by this process or another.
 
 use crate::catalogue::CATALOGUE;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 
 /// Notices writes to the catalogue of an archive. Its descriptor can be read after a write, so that a thread can wait for it.
 #[derive(Debug)]
-pub struct Changes {
+pub struct CatalogueWatch {
     inotify: Inotify,
 }
 
-impl Changes {
+impl CatalogueWatch {
     /// Watches the archive in the folder `root` from now on.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no such folder, or the system watches too many already: look now and then instead.
-    pub fn watch(root: &Path) -> Result<Changes, Error> {
+    /// [`ArchiveError::Io`] if there is no such folder, or the system watches too many already: look now and then instead.
+    pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
         let watch = || {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
             // The folder, because SQLite makes the write-ahead log anew now and then.
             inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR)?;
             Ok::<_, std::io::Error>(inotify)
         };
-        Ok(Changes { inotify: watch().map_err(Error::io("watching", root))? })
+        Ok(CatalogueWatch { inotify: watch().map_err(ArchiveError::io("watching", root))? })
     }
 
     /// Whether the catalogue was written since the last call, and resets the descriptor. A wait that ended without such a write
@@ -46,13 +46,13 @@ fn concerns_catalogue(event: &InotifyEvent) -> bool {
     event.name.as_ref().is_none_or(|name| matches!(rest(name).as_deref(), Some("" | "-wal")))
 }
 
-impl AsFd for Changes {
+impl AsFd for CatalogueWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
 }
 
-impl AsRawFd for Changes {
+impl AsRawFd for CatalogueWatch {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
@@ -67,7 +67,7 @@ mod tests {
     fn writes_are_noticed_and_reads_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let archive = Archive::make(folder.path()).unwrap();
-        let changes = Changes::watch(folder.path()).unwrap();
+        let changes = CatalogueWatch::watch(folder.path()).unwrap();
         assert!(!changes.take());
         assert_eq!(Archive::open(folder.path()).unwrap().extent().unwrap().tests, 0);
         archive.keep_pushes(&[]).unwrap();
@@ -75,6 +75,6 @@ mod tests {
         archive.begin_push("elsewhere", 1 << 20).unwrap();
         assert!(changes.take());
         assert!(!changes.take(), "it was noticed");
-        assert!(Changes::watch(&folder.path().join("nowhere")).is_err());
+        assert!(CatalogueWatch::watch(&folder.path().join("nowhere")).is_err());
     }
 }

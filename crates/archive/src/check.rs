@@ -2,8 +2,8 @@
 
 use crate::add::{self, enter_all};
 use crate::checksum::number;
-use crate::entry::{Entry, Origin};
-use crate::error::Error;
+use crate::entry::{CatalogueEntry, LogOrigin};
+use crate::error::ArchiveError;
 use crate::packets::{StoredFile, StoredTest};
 use crate::{Archive, TestId, collected, text};
 use jitlat_store::log::LogReader;
@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct CheckFinding {
     /// The file, below the archive; of a log its test.
     pub what: String,
     /// What is wrong with it.
@@ -41,7 +41,7 @@ pub struct Checked {
     /// Tests of finished files that had not been entered, entered.
     pub entered: u64,
     /// What cannot be put in order.
-    pub damaged: Vec<Finding>,
+    pub damaged: Vec<CheckFinding>,
 }
 
 impl Archive {
@@ -49,8 +49,8 @@ impl Archive {
     /// which was added. Removes what a crash left unfinished, and enters files that were finished but not entered.
     ///
     /// # Errors
-    /// [`Error`] if the archive cannot be checked; damage is no error, but in [`Checked::damaged`].
-    pub fn check(&self, logs: bool) -> Result<Checked, Error> {
+    /// [`ArchiveError`] if the archive cannot be checked; damage is no error, but in [`Checked::damaged`].
+    pub fn check(&self, logs: bool) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
         let mut found = Checked::default();
         self.check_catalogue(&mut found)?;
@@ -61,7 +61,9 @@ impl Archive {
             let stored = match self.stored(id) {
                 Ok(stored) => stored,
                 Err(e) => {
-                    found.damaged.push(Finding { what: crate::CATALOGUE.to_owned(), problem: e.to_string() });
+                    found
+                        .damaged
+                        .push(CheckFinding { what: crate::CATALOGUE.to_owned(), problem: e.to_string() });
                     continue;
                 }
             };
@@ -78,8 +80,10 @@ impl Archive {
         if logs {
             for id in tests.into_iter().map(TestId) {
                 match self.check_log(id) {
-                    Ok(()) | Err(Error::Pruned(_)) => {}
-                    Err(e) => found.damaged.push(Finding { what: id.to_string(), problem: e.to_string() }),
+                    Ok(()) | Err(ArchiveError::Pruned(_)) => {}
+                    Err(e) => {
+                        found.damaged.push(CheckFinding { what: id.to_string(), problem: e.to_string() });
+                    }
                 }
             }
         }
@@ -89,8 +93,8 @@ impl Archive {
     /// Puts in order what a crash left behind, as [`Archive::check`] does, without looking at anything else.
     ///
     /// # Errors
-    /// [`Error`]; a file that cannot be entered is in [`Checked::damaged`].
-    pub fn recover(&self) -> Result<Checked, Error> {
+    /// [`ArchiveError`]; a file that cannot be entered is in [`Checked::damaged`].
+    pub fn recover(&self) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
         let mut found = Checked::default();
         self.remove_unfinished(&mut found)?;
@@ -106,16 +110,16 @@ impl Archive {
     }
 
     /// Removes files that were not finished when their writer ended.
-    fn remove_unfinished(&self, found: &mut Checked) -> Result<(), Error> {
+    fn remove_unfinished(&self, found: &mut Checked) -> Result<(), ArchiveError> {
         for file in files_in(&self.root.join("tmp"))? {
-            fs::remove_file(&file).map_err(Error::io("removing", &file))?;
+            fs::remove_file(&file).map_err(ArchiveError::io("removing", &file))?;
             found.unfinished += 1;
         }
         Ok(())
     }
 
     /// Enters the tests of files that are not among those of these names.
-    fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), Error> {
+    fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), ArchiveError> {
         for path in files_in(&self.root.join("packets"))? {
             if names.contains(&path) {
                 continue;
@@ -132,17 +136,17 @@ impl Archive {
         Ok(())
     }
 
-    fn finding(&self, path: &Path, error: &Error) -> Finding {
+    fn finding(&self, path: &Path, error: &ArchiveError) -> CheckFinding {
         let what = path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
         let problem = match error {
-            Error::Damaged { problem, .. } => problem.clone(),
-            Error::Io { source, .. } => source.to_string(),
+            ArchiveError::Damaged { problem, .. } => problem.clone(),
+            ArchiveError::Io { source, .. } => source.to_string(),
             e => e.to_string(),
         };
-        Finding { what, problem }
+        CheckFinding { what, problem }
     }
 
-    fn check_catalogue(&self, found: &mut Checked) -> Result<(), Error> {
+    fn check_catalogue(&self, found: &mut Checked) -> Result<(), ArchiveError> {
         let run = || {
             let mut check = self.db.prepare("PRAGMA quick_check(10)")?;
             let lines = check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
@@ -154,12 +158,12 @@ impl Archive {
             Ok(lines.into_iter().filter(|line| line != "ok").chain(loose).collect::<Vec<_>>())
         };
         let problems = run().map_err(self.sql("checking"))?;
-        let finding = |problem| Finding { what: crate::CATALOGUE.to_owned(), problem };
+        let finding = |problem| CheckFinding { what: crate::CATALOGUE.to_owned(), problem };
         found.damaged.extend(problems.into_iter().map(finding));
         Ok(())
     }
 
-    fn check_log(&self, id: TestId) -> Result<(), Error> {
+    fn check_log(&self, id: TestId) -> Result<(), ArchiveError> {
         let (hash, bytes): (String, i64) = self
             .db
             .query_row("SELECT hash, log_bytes FROM tests WHERE id = ?", [id.0], |row| {
@@ -168,13 +172,15 @@ impl Archive {
             .map_err(self.sql("reading"))?;
         let (sum, len) = sum_of(self.log(id)?)?;
         if format!("{sum:032x}") != hash || len != bytes as u64 {
-            return Err(Error::Impossible("its packets do not give the log that was added".to_owned()));
+            return Err(ArchiveError::Impossible(
+                "its packets do not give the log that was added".to_owned(),
+            ));
         }
         Ok(())
     }
 
     /// Enters the tests of a finished file that are not known, or removes the file if all are. Returns how many were entered.
-    fn adopt(&self, path: &Path) -> Result<u64, Error> {
+    fn adopt(&self, path: &Path) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
         let known = |test: &StoredTest| {
             let query = "SELECT 1 FROM tests WHERE id = ?1 UNION SELECT 1 FROM gone WHERE id = ?1";
@@ -187,11 +193,13 @@ impl Archive {
             }
         }
         if new.is_empty() {
-            fs::remove_file(path).map_err(Error::io("removing", path))?;
+            fs::remove_file(path).map_err(ArchiveError::io("removing", path))?;
             return Ok(0);
         }
-        let entries =
-            new.into_iter().map(|test| entry_of(&stored, test)).collect::<Result<Vec<Entry>, Error>>()?;
+        let entries = new
+            .into_iter()
+            .map(|test| entry_of(&stored, test))
+            .collect::<Result<Vec<CatalogueEntry>, ArchiveError>>()?;
         let name = path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned();
         self.transaction(|all| {
             let file = add::file(all, &add::published(&name, len, &stored))?;
@@ -203,27 +211,27 @@ impl Archive {
 }
 
 /// A test of a file, analysed again; an error if its log is not the one that was added.
-fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<Entry, Error> {
+fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, ArchiveError> {
     let rows = || stored.rows(test.id, test.row_group, test.first_row, test.rows);
     let (sum, len) = sum_of(text::text(rows()?, test.rest.clone())?)?;
     if format!("{sum:032x}") != test.hash || number(sum) != test.id {
-        return Err(Error::Damaged {
+        return Err(ArchiveError::Damaged {
             file: stored.path.clone(),
             problem: format!("the packets of test {} do not give its log", TestId(test.id)),
         });
     }
     let reader: LogReader = text::reader(&test.source, rows()?, test.rest.clone())?;
-    let origin = Origin { sum, bytes: len, source: &test.source, tags: &test.tags };
-    let mut entry = Entry::of(reader, &origin)?;
+    let origin = LogOrigin { sum, bytes: len, source: &test.source, tags: &test.tags };
+    let mut entry = CatalogueEntry::of(reader, &origin)?;
     (entry.row_group, entry.first_row) = (test.row_group, test.first_row);
     entry.complete(test.rows, test.rest);
     Ok(entry)
 }
 
-fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), Error> {
+fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), ArchiveError> {
     let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 17], 0u64);
     loop {
-        let n = log.read(&mut block).map_err(|e| Error::Impossible(e.to_string()))?;
+        let n = log.read(&mut block).map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         if n == 0 {
             return Ok((sum.digest128(), len));
         }
@@ -233,17 +241,17 @@ fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), Error> {
 }
 
 /// All files below a folder, without following links.
-pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(Error::io("reading", &folder)(e)),
+            Err(e) => return Err(ArchiveError::io("reading", &folder)(e)),
         };
         for entry in entries {
-            let entry = entry.map_err(Error::io("reading", &folder))?;
-            let kind = entry.file_type().map_err(Error::io("reading", &folder))?;
+            let entry = entry.map_err(ArchiveError::io("reading", &folder))?;
+            let kind = entry.file_type().map_err(ArchiveError::io("reading", &folder))?;
             if kind.is_dir() {
                 folders.push(entry.path());
             } else {

@@ -1,17 +1,17 @@
 //! The checksum of a log, which names its test.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The checksum of all bytes of a log, and their number.
-pub(crate) fn sum(path: &Path) -> Result<(u128, u64), Error> {
-    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
+pub(crate) fn sum(path: &Path) -> Result<(u128, u64), ArchiveError> {
+    let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
     let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 18], 0);
     loop {
-        match file.read(&mut block).map_err(Error::io("reading the log", path))? {
+        match file.read(&mut block).map_err(ArchiveError::io("reading the log", path))? {
             0 => return Ok((sum.digest128(), len)),
             n => {
                 sum.update(&block[..n]);
@@ -29,7 +29,7 @@ pub(crate) fn number(sum: u128) -> i64 {
 /// The checksum of the log at `path`, by which its test is known everywhere: XXH3-128.
 ///
 /// # Errors
-/// [`Error`] if it cannot be read.
-pub fn checksum(path: &Path) -> Result<u128, Error> {
+/// [`ArchiveError`] if it cannot be read.
+pub fn checksum(path: &Path) -> Result<u128, ArchiveError> {
     Ok(sum(path)?.0)
 }

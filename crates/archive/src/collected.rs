@@ -1,10 +1,10 @@
-//! [`Collected`]: what other hosts have pushed to this archive, for each of them.
+//! [`CollectedHost`]: what other hosts have pushed to this archive, for each of them.
 
 use crate::Archive;
 use crate::add::now;
 use crate::catalogue::unsigned;
-use crate::entry::Entry;
-use crate::error::Error;
+use crate::entry::CatalogueEntry;
+use crate::error::ArchiveError;
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub(crate) const TAG: &str = "collected-from";
 /// What a host has pushed to this archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Collected {
+pub struct CollectedHost {
     /// The host, by the name of the key that it proved.
     pub host: String,
     /// Tests of it that were stored here, ever.
@@ -43,7 +43,7 @@ pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rus
 }
 
 /// Counts tests that a crash had left out of the catalogue.
-pub(crate) fn count_adopted(all: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
+pub(crate) fn count_adopted(all: &Transaction<'_>, entries: &[CatalogueEntry]) -> rusqlite::Result<()> {
     let hosts = entries.iter().flat_map(|entry| entry.tags.iter().filter(|(key, _)| key == TAG));
     hosts.into_iter().try_for_each(|(_, host)| count_stored(all, host, 1))
 }
@@ -52,10 +52,10 @@ impl Archive {
     /// What each host has pushed to this archive, by name.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn collected(&self) -> Result<Vec<Collected>, Error> {
+    /// [`ArchiveError`].
+    pub fn collected(&self) -> Result<Vec<CollectedHost>, ArchiveError> {
         let take = |row: &Row<'_>| {
-            Ok(Collected {
+            Ok(CollectedHost {
                 host: row.get(0)?,
                 stored: unsigned(row, 1)?,
                 refused: unsigned(row, 2)?,
@@ -67,7 +67,7 @@ impl Archive {
         };
         let query = "SELECT host, stored, refused, stored_ns, heard_ns, waiting, dropped FROM collected ORDER BY host";
         let run = || self.db.prepare_cached(query)?.query_map([], take)?.collect();
-        let found: rusqlite::Result<Vec<Collected>> = run();
+        let found: rusqlite::Result<Vec<CollectedHost>> = run();
         found.map_err(self.sql("reading"))
     }
 
@@ -75,8 +75,13 @@ impl Archive {
     /// tests were refused.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn hear_from(&self, host: &str, said: Option<(u64, u64)>, refused: u64) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn record_report(
+        &self,
+        host: &str,
+        said: Option<(u64, u64)>,
+        refused: u64,
+    ) -> Result<(), ArchiveError> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
             all.prepare_cached(ENSURE)?.execute([host])?;

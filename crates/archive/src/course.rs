@@ -1,17 +1,17 @@
 //! [`Archive::course`]: a stream over time, as the pools of periods; [`Archive::verdicts`]: its tests' verdicts, and where they change.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::find::Filter;
 use crate::newest::is_bad;
 use crate::packed::{read_delays, read_pool};
 use crate::rollup::parts;
-use crate::{Archive, Period, Stream, TestId};
+use crate::{Archive, PoolPeriod, PooledStream, TestId};
 use jitlat_core::pool::Pool;
 use rusqlite::params;
 
 /// A period of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct StreamPeriod {
     /// When it begins, ns since 1970; of a test, when that began.
     pub start_ns: i64,
     /// When it ends, ns since 1970; of a test the same as its beginning.
@@ -61,16 +61,16 @@ impl Archive {
     /// The streams between the hosts of `filter`, with their numbers.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no such host.
-    pub fn streams(&self, filter: &Filter) -> Result<Vec<(i64, Stream)>, Error> {
+    /// [`ArchiveError::Usage`] where there is no such host.
+    pub fn streams(&self, filter: &Filter) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
         self.streams_of(filter)
     }
 
     /// How many tests of a stream began from `from` up to `to`.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn tests_between(&self, stream: i64, from: i64, to: i64) -> Result<u64, Error> {
+    /// [`ArchiveError`].
+    pub fn tests_between(&self, stream: i64, from: i64, to: i64) -> Result<u64, ArchiveError> {
         let query = "SELECT count(*) FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ?";
         let count = |row: &rusqlite::Row<'_>| crate::catalogue::unsigned(row, 0);
         self.db.query_row(query, params![stream, from, to], count).map_err(self.sql("reading"))
@@ -79,8 +79,8 @@ impl Archive {
     /// When the first and the last test of a stream began, ns since 1970; `None` without tests.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn first_and_last(&self, stream: i64) -> Result<Option<(i64, i64)>, Error> {
+    /// [`ArchiveError`].
+    pub fn first_and_last(&self, stream: i64) -> Result<Option<(i64, i64)>, ArchiveError> {
         let query = "SELECT (SELECT min(started_ns) FROM tests WHERE stream = ?1), (SELECT max(started_ns) FROM tests WHERE stream = ?1)";
         let both = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?));
         self.db.query_row(query, [stream], both).map_err(self.sql("reading"))
@@ -89,9 +89,15 @@ impl Archive {
     /// A stream from `from` up to `to`, by periods that have tests, in the order of time.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn course(&self, stream: i64, period: Period, from: i64, to: i64) -> Result<Vec<Course>, Error> {
-        if period == Period::Test {
+    /// [`ArchiveError`].
+    pub fn course(
+        &self,
+        stream: i64,
+        period: PoolPeriod,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<StreamPeriod>, ArchiveError> {
+        if period == PoolPeriod::Test {
             return self.course_of_tests(stream, from, to);
         }
         let spans = parts(&self.db, stream, period, from, to).map_err(self.sql("reading"))?;
@@ -102,12 +108,12 @@ impl Archive {
                 Some(pool) => pool,
                 None => self.pool(stream, period, start_ns, end_ns)?,
             };
-            Ok(Course { start_ns, end_ns, test: None, pool })
+            Ok(StreamPeriod { start_ns, end_ns, test: None, pool })
         };
         spans.into_iter().map(course).collect()
     }
 
-    fn course_of_tests(&self, stream: i64, from: i64, to: i64) -> Result<Vec<Course>, Error> {
+    fn course_of_tests(&self, stream: i64, from: i64, to: i64) -> Result<Vec<StreamPeriod>, ArchiveError> {
         let query = "SELECT id, started_ns, pool FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 2, 1";
         let sql = self.sql("reading");
         let mut tests = self.db.prepare_cached(query).map_err(&sql)?;
@@ -118,7 +124,7 @@ impl Archive {
             let bytes = row.get_ref(2).and_then(|v| v.as_blob().map_err(Into::into)).map_err(&sql)?;
             let test = Some(TestId(row.get(0).map_err(&sql)?));
             let pool = read_delays(bytes).map_or_else(|| read_pool(bytes), Ok)?;
-            all.push(Course { start_ns: at, end_ns: at, test, pool });
+            all.push(StreamPeriod { start_ns: at, end_ns: at, test, pool });
         }
         Ok(all)
     }
@@ -126,8 +132,8 @@ impl Archive {
     /// The verdicts of a stream's tests from `from` up to `to`.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn verdicts(&self, stream: i64, from: i64, to: i64) -> Result<Verdicts, Error> {
+    /// [`ArchiveError`].
+    pub fn verdicts(&self, stream: i64, from: i64, to: i64) -> Result<Verdicts, ArchiveError> {
         let query = "SELECT started_ns, severity, id FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 1, 3";
         let run = || {
             let mut tests = self.db.prepare_cached(query)?;

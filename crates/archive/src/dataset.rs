@@ -3,9 +3,9 @@
 //! Tests that share a row group are read in its order, so that it is opened once; what is left to do is handed out by size, the largest first,
 //! so that no thread begins a long one when the others are done.
 
-use crate::error::Error;
-use crate::packets::Rows;
-use crate::rows::{Packets, Place};
+use crate::error::ArchiveError;
+use crate::packets::TestRows;
+use crate::rows::{PacketLocation, StoredPackets};
 use crate::{Archive, TestId};
 use jitlat_core::analysis::Samples;
 use jitlat_core::pool::Pool;
@@ -19,15 +19,15 @@ use std::thread;
 
 /// What [`analyse`] found.
 #[derive(Debug)]
-pub struct Analysed<K> {
+pub struct AnalysedGroups<K> {
     /// All packets of the tests of each key.
     pub groups: BTreeMap<K, Pool>,
     /// Tests that could not be read, which are in no group.
-    pub failed: Vec<(TestId, Error)>,
+    pub failed: Vec<(TestId, ArchiveError)>,
 }
 
-impl<K: Ord> Analysed<K> {
-    fn merge(&mut self, other: Analysed<K>) {
+impl<K: Ord> AnalysedGroups<K> {
+    fn merge(&mut self, other: AnalysedGroups<K>) {
         for (key, pool) in other.groups {
             match self.groups.entry(key) {
                 std::collections::btree_map::Entry::Occupied(mut mine) => mine.get_mut().merge(&pool),
@@ -39,11 +39,11 @@ impl<K: Ord> Analysed<K> {
 }
 
 /// Tests that begin in the same row group, by their rows there.
-struct Unit<'a, K> {
-    tests: Vec<(TestId, Place, &'a K)>,
+struct RowGroupTests<'a, K> {
+    tests: Vec<(TestId, PacketLocation, &'a K)>,
 }
 
-impl<K> Unit<'_, K> {
+impl<K> RowGroupTests<'_, K> {
     fn packets(&self) -> u64 {
         self.tests.iter().map(|(_, place, _)| place.rows).sum()
     }
@@ -52,23 +52,23 @@ impl<K> Unit<'_, K> {
 /// Analyses the packets of `tests` in the archive in the folder `root` again, on `jobs` threads, and pools those of the same key.
 ///
 /// # Errors
-/// [`Error`] if the archive cannot be read; of a test that cannot be read, it is in the result.
+/// [`ArchiveError`] if the archive cannot be read; of a test that cannot be read, it is in the result.
 pub fn analyse<K>(
     root: &Path,
     tests: &[(TestId, K)],
     jobs: usize,
     options: &Options,
-) -> Result<Analysed<K>, Error>
+) -> Result<AnalysedGroups<K>, ArchiveError>
 where
     K: Ord + Clone + Send + Sync,
 {
     let archive = Archive::open(root)?;
     let (units, failed) = units(&archive, tests);
-    let (next, all) = (AtomicUsize::new(0), Mutex::new(Analysed { groups: BTreeMap::new(), failed }));
-    let work = || -> Result<(), Error> {
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(AnalysedGroups { groups: BTreeMap::new(), failed }));
+    let work = || -> Result<(), ArchiveError> {
         let archive = Archive::open(root)?;
         // Its own groups first, so that nobody waits for anybody: a pool takes some hundred kilobytes.
-        let mut mine = Analysed { groups: BTreeMap::new(), failed: Vec::new() };
+        let mut mine = AnalysedGroups { groups: BTreeMap::new(), failed: Vec::new() };
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             archive.analyse_unit(unit, options, &mut mine);
         }
@@ -79,9 +79,9 @@ where
         let workers: Vec<_> = (0..jobs.clamp(1, units.len().max(1))).map(|_| scope.spawn(work)).collect();
         let ended = workers.into_iter().map(|worker| match worker.join() {
             Ok(ended) => ended,
-            Err(_) => Err(Error::Impossible("a thread ended early".to_owned())),
+            Err(_) => Err(ArchiveError::Impossible("a thread ended early".to_owned())),
         });
-        ended.collect::<Result<(), Error>>()
+        ended.collect::<Result<(), ArchiveError>>()
     })?;
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.failed.sort_by_key(|(id, _)| *id);
@@ -89,7 +89,10 @@ where
 }
 
 /// What there is to do, the largest first, and what cannot be done.
-fn units<'a, K>(archive: &Archive, tests: &'a [(TestId, K)]) -> (Vec<Unit<'a, K>>, Vec<(TestId, Error)>) {
+fn units<'a, K>(
+    archive: &Archive,
+    tests: &'a [(TestId, K)],
+) -> (Vec<RowGroupTests<'a, K>>, Vec<(TestId, ArchiveError)>) {
     let (mut places, mut failed) = (Vec::new(), Vec::new());
     for (id, key) in tests {
         match archive.place(*id) {
@@ -98,12 +101,12 @@ fn units<'a, K>(archive: &Archive, tests: &'a [(TestId, K)]) -> (Vec<Unit<'a, K>
         }
     }
     places.sort_by_key(|(_, place, _)| (place.file, place.row_group, place.first_row));
-    let mut units: Vec<Unit<'a, K>> = Vec::new();
+    let mut units: Vec<RowGroupTests<'a, K>> = Vec::new();
     for test in places {
-        let begins = |place: &Place| (place.file, place.row_group);
+        let begins = |place: &PacketLocation| (place.file, place.row_group);
         match units.last_mut().filter(|unit| begins(&unit.tests[0].1) == begins(&test.1)) {
             Some(unit) => unit.tests.push(test),
-            None => units.push(Unit { tests: vec![test] }),
+            None => units.push(RowGroupTests { tests: vec![test] }),
         }
     }
     units.sort_by_key(|unit| std::cmp::Reverse(unit.packets()));
@@ -115,7 +118,7 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::packets`].
-    pub fn analyse(&self, id: TestId, options: &Options) -> Result<(Summary, Samples), Error> {
+    pub fn analyse(&self, id: TestId, options: &Options) -> Result<(Summary, Samples), ArchiveError> {
         let mut packets = self.packets(id)?;
         self.analysed(id, &mut packets, options)
     }
@@ -123,24 +126,29 @@ impl Archive {
     fn analysed(
         &self,
         id: TestId,
-        packets: &mut Packets,
+        packets: &mut StoredPackets,
         options: &Options,
-    ) -> Result<(Summary, Samples), Error> {
+    ) -> Result<(Summary, Samples), ArchiveError> {
         let session = self.session(id)?;
         let mut analyzer = Analyzer::new(&session, options);
         while packets.next(|records| analyzer.push_all(records))? {}
         Ok(analyzer.finish_with_samples(&session))
     }
 
-    fn analyse_unit<K: Ord + Clone>(&self, unit: &Unit<'_, K>, options: &Options, found: &mut Analysed<K>) {
-        let mut rows: Option<Rows> = None;
+    fn analyse_unit<K: Ord + Clone>(
+        &self,
+        unit: &RowGroupTests<'_, K>,
+        options: &Options,
+        found: &mut AnalysedGroups<K>,
+    ) {
+        let mut rows: Option<TestRows> = None;
         for (id, place, key) in &unit.tests {
             let moved = rows
                 .take()
                 .and_then(|rows| rows.go_to(id.0, place.row_group, place.first_row, place.rows).ok());
             // The first of a file; also after an error, and where its packets were put into another file.
             let packets = match moved {
-                Some(rows) => Ok(Packets { rows }),
+                Some(rows) => Ok(StoredPackets { rows }),
                 None => self.packets(*id),
             };
             let analysed = packets.and_then(|mut packets| {

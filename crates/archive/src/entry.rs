@@ -1,16 +1,16 @@
-//! [`Entry`]: what the catalogue keeps of a test.
+//! [`CatalogueEntry`]: what the catalogue keeps of a test.
 
 use crate::checksum::number;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
-use crate::text::Rest;
+use crate::text::OtherLines;
 use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
-use jitlat_store::log::{LogReader, Reading};
+use jitlat_store::log::{LogReader, LogReading};
 
 /// What the catalogue knows of a test beside its packets.
-pub(crate) struct Entry {
+pub(crate) struct CatalogueEntry {
     pub id: i64,
     pub hash: String,
     pub session: Session,
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub rows: u64,
     pub row_group: u64,
     pub first_row: u64,
-    pub rest: Rest,
+    pub rest: OtherLines,
     pub packed: Packed,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Packed {
 }
 
 /// Where a log came from.
-pub(crate) struct Origin<'a> {
+pub(crate) struct LogOrigin<'a> {
     /// Checksum of its bytes, and their number.
     pub sum: u128,
     pub bytes: u64,
@@ -60,15 +60,15 @@ impl Analysis {
         self.analyzer.push_all(records);
     }
 
-    /// The entry of the log; [`Entry::complete`] adds what is not known yet.
-    pub fn finish(self, session: Session, reading: &Reading, origin: &Origin<'_>) -> Entry {
+    /// The entry of the log; [`CatalogueEntry::complete`] adds what is not known yet.
+    pub fn finish(self, session: Session, reading: &LogReading, origin: &LogOrigin<'_>) -> CatalogueEntry {
         let (mut summary, samples) = self.analyzer.finish_with_samples(&session);
         reading.add_to(&mut summary);
         let started = session.created.or(self.first).map_or(0, |t| t.0);
         let mut all = session.tags.clone();
         all.retain(|(key, _)| origin.tags.iter().all(|(given, _)| given != key));
         all.extend_from_slice(origin.tags);
-        Entry {
+        CatalogueEntry {
             id: number(origin.sum),
             hash: format!("{:032x}", origin.sum),
             pool: Pool::of(&summary, &samples),
@@ -81,22 +81,22 @@ impl Analysis {
             rows: 0,
             row_group: 0,
             first_row: 0,
-            rest: Rest::default(),
+            rest: OtherLines::default(),
             packed: Packed::default(),
         }
     }
 }
 
-impl Entry {
-    /// From a log and its analysis; packets and other lines follow with [`Entry::complete`].
-    pub fn of(mut reader: LogReader, origin: &Origin<'_>) -> Result<Entry, Error> {
+impl CatalogueEntry {
+    /// From a log and its analysis; packets and other lines follow with [`CatalogueEntry::complete`].
+    pub fn of(mut reader: LogReader, origin: &LogOrigin<'_>) -> Result<CatalogueEntry, ArchiveError> {
         let mut analysis = Analysis::new(reader.session());
         reader.each_chunk(|records| analysis.push_all(records))?;
         Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
     }
 
     /// Adds how many rows it has and its other lines, and packs what the catalogue holds packed.
-    pub fn complete(&mut self, rows: u64, rest: Rest) {
+    pub fn complete(&mut self, rows: u64, rest: OtherLines) {
         self.packed =
             Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);

@@ -1,6 +1,6 @@
-//! [`Error`]: why an archive cannot do what was asked of it.
+//! [`ArchiveError`]: why an archive cannot do what was asked of it.
 
-use jitlat_store::log::ReadError;
+use jitlat_store::log::LogReadError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why an archive cannot do what was asked of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ArchiveError {
     /// There is none.
     #[error("{} is not an archive: it has no {}; `jitlat archive add` makes one", .0.display(), crate::CATALOGUE)]
     NotAnArchive(PathBuf),
@@ -73,7 +73,7 @@ pub enum Error {
     Impossible(String),
     /// A log cannot be read.
     #[error(transparent)]
-    Log(#[from] ReadError),
+    Log(#[from] LogReadError),
     /// A log is no file, or has more in it than an archive takes.
     #[error("cannot take {}: {problem}", .path.display())]
     Unsuitable {
@@ -115,12 +115,12 @@ fn describe(error: &io::Error) -> String {
     }
 }
 
-impl Error {
-    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |source| Error::Io { doing, path: path.to_owned(), source }
+impl ArchiveError {
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+        move |source| ArchiveError::Io { doing, path: path.to_owned(), source }
     }
 
-    pub(crate) fn damaged(file: &Path) -> impl Fn(String) -> Error {
-        move |problem| Error::Damaged { file: file.to_owned(), problem }
+    pub(crate) fn damaged(file: &Path) -> impl Fn(String) -> ArchiveError {
+        move |problem| ArchiveError::Damaged { file: file.to_owned(), problem }
     }
 }

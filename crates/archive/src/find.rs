@@ -1,7 +1,7 @@
 //! [`Filter`]: which tests; [`Archive::list`]: what the catalogue says of them.
 
 use crate::catalogue::unsigned;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jitlat_core::WallTime;
@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 pub struct Endpoints(String);
 
 impl FromStr for Endpoints {
-    type Err = Error;
+    type Err = ArchiveError;
 
-    fn from_str(text: &str) -> Result<Endpoints, Error> {
+    fn from_str(text: &str) -> Result<Endpoints, ArchiveError> {
         if text.contains(':') && text.len() < 600 {
             return Ok(Endpoints(text.to_owned()));
         }
-        Err(Error::Usage(format!(
+        Err(ArchiveError::Usage(format!(
             "'{text}' is no path: write A:B, two addresses or names of hosts; either may be left out"
         )))
     }
@@ -36,8 +36,8 @@ impl When {
     /// Reads `text`, where it says how long ago, from `now`.
     ///
     /// # Errors
-    /// [`Error::Usage`].
-    pub fn parse(text: &str, now: WallTime) -> Result<When, Error> {
+    /// [`ArchiveError::Usage`].
+    pub fn parse(text: &str, now: WallTime) -> Result<When, ArchiveError> {
         let second = 1_000_000_000i64;
         let unit = match text.as_bytes().last() {
             Some(b's') => second,
@@ -55,7 +55,7 @@ impl When {
         let at = text.parse::<jiff::Timestamp>().or_else(|e| text.parse().and_then(day).map_err(|_| e));
         let at = at.ok().and_then(|at| i64::try_from(at.as_nanosecond()).ok());
         at.map(|ns| When(WallTime(ns))).ok_or_else(|| {
-            Error::Usage(format!(
+            ArchiveError::Usage(format!(
                 "'{text}' is no time: write 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as in 36h or 7d"
             ))
         })
@@ -78,7 +78,7 @@ pub struct Filter {
 /// A test as the catalogue has it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Listed {
+pub struct ListedTest {
     /// 16 hexadecimal digits.
     pub id: String,
     /// When it began, ns since 1970.
@@ -111,20 +111,20 @@ pub struct Listed {
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
-impl Listed {
+impl ListedTest {
     /// Its number.
     ///
     /// # Errors
-    /// [`Error::Impossible`] if `id` is none.
-    pub fn test_id(&self) -> Result<TestId, Error> {
+    /// [`ArchiveError::Impossible`] if `id` is none.
+    pub fn test_id(&self) -> Result<TestId, ArchiveError> {
         let number = i64::from_str_radix(&self.id, 16).map(TestId);
-        number.map_err(|_| Error::Impossible(format!("{} is the number of no test", self.id)))
+        number.map_err(|_| ArchiveError::Impossible(format!("{} is the number of no test", self.id)))
     }
 }
 
 impl Filter {
     /// As a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
-    fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), Error> {
+    fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), ArchiveError> {
         let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
         if let Some(Endpoints(text)) = &self.path {
             // Addresses may have colons: the hosts that there are decide where the two meet.
@@ -143,7 +143,7 @@ impl Filter {
                 }
             }
             let (a, b) = found.ok_or_else(|| {
-                Error::Usage(format!(
+                ArchiveError::Usage(format!(
                     "the archive has no tests of the path {text}: `jitlat archive ls` shows those it has"
                 ))
             })?;
@@ -177,8 +177,8 @@ pub(crate) const LISTED: &str = "t.id, t.started_ns, t.name, t.source, a.address
 const COLUMNS: usize = 13;
 
 /// A test of the columns [`LISTED`], without figures and tags.
-pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<Listed> {
-    Ok(Listed {
+pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<ListedTest> {
+    Ok(ListedTest {
         id: TestId(row.get(0)?).to_string(),
         started_ns: row.get(1)?,
         name: row.get(2)?,
@@ -201,8 +201,8 @@ impl Archive {
     /// The tests that `filter` lets through, in the order they began, with `figures`.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<Listed>, Error> {
+    /// [`ArchiveError`].
+    pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<ListedTest>, ArchiveError> {
         let (condition, values) = filter.condition(self)?;
         let there = crate::catalogue::figure_columns(&self.db).map_err(self.sql("reading"))?;
         let columns: String = figures
@@ -232,7 +232,10 @@ impl Archive {
     }
 
     /// The streams that have tests, or had before they were pruned, between the hosts of `filter`.
-    pub(crate) fn streams_of(&self, filter: &Filter) -> Result<Vec<(i64, crate::Stream)>, Error> {
+    pub(crate) fn streams_of(
+        &self,
+        filter: &Filter,
+    ) -> Result<Vec<(i64, crate::PooledStream)>, ArchiveError> {
         let only = Filter { path: filter.path.clone(), ..Filter::default() };
         let (condition, values) = only.condition(self)?;
         let query = format!(
@@ -242,7 +245,7 @@ impl Archive {
         let run = || {
             let mut streams = self.db.prepare(&query)?;
             let take = |row: &SqlRow<'_>| {
-                let stream = crate::Stream::read(row)?;
+                let stream = crate::PooledStream::read(row)?;
                 Ok((row.get(0)?, stream))
             };
             streams.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()

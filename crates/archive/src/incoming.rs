@@ -1,11 +1,11 @@
-//! [`Incoming`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
+//! [`IncomingLog`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
 //!
-//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MOST_PREPARED`] bytes is at hand as a
+//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MAX_PREPARED_BYTES`] bytes is at hand as a
 //! whole, a longer one goes into a file in `tmp/`.
 
-use crate::add::Added;
-use crate::batch::MOST_PREPARED;
-use crate::error::Error;
+use crate::add::AddOutcome;
+use crate::batch::MAX_PREPARED_BYTES;
+use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -15,21 +15,21 @@ use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
 /// Longest log that is taken from another host: one of some ten million packets.
-pub const MOST_INCOMING: u64 = 1 << 30;
+pub const MAX_LOG_BYTES: u64 = 1 << 30;
 /// What a log is packed with to be sent.
-const LEVEL: i32 = 3;
+const COMPRESSION_LEVEL: i32 = 3;
 /// Most bytes that a sender may have looked back at, as a power of two: what level 3 does.
-const WINDOW: u32 = 21;
+const MAX_WINDOW_LOG: u32 = 21;
 
 /// A log that comes in pieces.
-pub struct Incoming {
+pub struct IncomingLog {
     out: Decoder<'static, Bounded>,
     hash: u128,
 }
 
 /// A log, unpacked so far.
 struct Bounded {
-    to: Place,
+    to: LogBuffer,
     sum: Xxh3,
     /// Bytes that are still to come.
     left: u64,
@@ -37,7 +37,7 @@ struct Bounded {
     failed: Option<io::Error>,
 }
 
-enum Place {
+enum LogBuffer {
     Memory(Vec<u8>),
     File(NamedTempFile),
 }
@@ -69,8 +69,8 @@ impl Write for Bounded {
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
         self.sum.update(bytes);
         match &mut self.to {
-            Place::Memory(text) => text.extend_from_slice(bytes),
-            Place::File(file) => {
+            LogBuffer::Memory(text) => text.extend_from_slice(bytes),
+            LogBuffer::File(file) => {
                 if let Err(e) = file.write_all(bytes) {
                     self.failed = Some(e);
                     return Err(io::ErrorKind::Other.into());
@@ -85,24 +85,24 @@ impl Write for Bounded {
     }
 }
 
-impl Incoming {
+impl IncomingLog {
     /// Begins to take a log of this checksum and so many bytes, for `archive`.
     ///
     /// # Errors
     /// [`Unfit`].
-    pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<Incoming, Unfit> {
-        if bytes > MOST_INCOMING {
+    pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<IncomingLog, Unfit> {
+        if bytes > MAX_LOG_BYTES {
             return Err(Unfit::Other("it is longer than 1 GiB"));
         }
-        let to = if bytes <= MOST_PREPARED {
-            Place::Memory(Vec::with_capacity(bytes as usize))
+        let to = if bytes <= MAX_PREPARED_BYTES {
+            LogBuffer::Memory(Vec::with_capacity(bytes as usize))
         } else {
-            Place::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
+            LogBuffer::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
         };
         let mut out = Decoder::new(Bounded { to, sum: Xxh3::new(), left: bytes, failed: None })
             .map_err(Unfit::Packed)?;
-        out.window_log_max(WINDOW).map_err(Unfit::Packed)?;
-        Ok(Incoming { out, hash })
+        out.window_log_max(MAX_WINDOW_LOG).map_err(Unfit::Packed)?;
+        Ok(IncomingLog { out, hash })
     }
 
     /// The checksum that was announced.
@@ -134,8 +134,8 @@ impl Incoming {
             return Err(Unfit::Other("it has another checksum than was said"));
         }
         Ok(match log.to {
-            Place::Memory(text) => Arrived::Text(text),
-            Place::File(file) => Arrived::File(file),
+            LogBuffer::Memory(text) => Arrived::Text(text),
+            LogBuffer::File(file) => Arrived::File(file),
         })
     }
 
@@ -149,12 +149,13 @@ impl Incoming {
 }
 
 impl Archive {
-    /// The log of a test, compressed as [`Incoming`] takes it.
+    /// The log of a test, compressed as [`IncomingLog`] takes it.
     ///
     /// # Errors
-    /// [`Error`]; damage that is found later is an error of the reader.
-    pub fn compressed(&self, id: TestId) -> Result<Box<dyn Read + Send>, Error> {
-        let packed = Encoder::new(self.log(id)?, LEVEL).map_err(|e| Error::Impossible(e.to_string()))?;
+    /// [`ArchiveError`]; damage that is found later is an error of the reader.
+    pub fn compressed(&self, id: TestId) -> Result<Box<dyn Read + Send>, ArchiveError> {
+        let packed = Encoder::new(self.log(id)?, COMPRESSION_LEVEL)
+            .map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         Ok(Box::new(packed))
     }
 
@@ -168,7 +169,7 @@ impl Archive {
         source: &str,
         tags: &[(String, String)],
         host: &str,
-    ) -> Result<Added, Error> {
+    ) -> Result<AddOutcome, ArchiveError> {
         let mut tags = tags.to_vec();
         tags.retain(|(key, _)| key != crate::collected::TAG);
         tags.push((crate::collected::TAG.to_owned(), host.to_owned()));
@@ -178,8 +179,8 @@ impl Archive {
     /// Whether a log of this checksum is here, or was.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn has(&self, hash: u128) -> Result<bool, Error> {
+    /// [`ArchiveError`].
+    pub fn has(&self, hash: u128) -> Result<bool, ArchiveError> {
         Ok(self.known(hash)?.is_some())
     }
 }

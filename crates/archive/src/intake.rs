@@ -1,62 +1,62 @@
-//! [`Intake`]: the one way into the archive. Whatever a test comes from – a file, a text at hand, the records of a measurement – its rows go
+//! [`TestIntake`]: the one way into the archive. Whatever a test comes from – a file, a text at hand, the records of a measurement – its rows go
 //! into columns and through the analysis once, and its other lines are stored with them.
 
-use crate::entry::{Analysis, Entry, Origin};
-use crate::error::Error;
-use crate::packets::{Block, MOST_ROWS, Writer};
+use crate::entry::{Analysis, CatalogueEntry, LogOrigin};
+use crate::error::ArchiveError;
+use crate::packets::{ColumnBlock, MAX_ROW_GROUP_ROWS, PacketFileWriter};
 use crate::parts::Parts;
-use crate::text::{Rest, header_of};
+use crate::text::{OtherLines, header_of};
 use crate::{Archive, Writing};
 use jitlat_core::PacketRecord;
-use jitlat_store::log::{LogReader, Row};
+use jitlat_store::log::{LogReader, LogRow};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Records that are analysed at a time.
-const AT_ONCE: usize = 512;
+const RECORDS_PER_BATCH: usize = 512;
 
 /// The rows of a test on their way into a file of packets.
-pub(crate) enum Packets {
-    /// At hand, each block at most [`MOST_ROWS`].
-    Held(Vec<Block>),
+pub(crate) enum IntakePackets {
+    /// At hand, each block at most [`MAX_ROW_GROUP_ROWS`].
+    Held(Vec<ColumnBlock>),
     /// In a file that has no name yet, while nobody else writes to the archive; the last rows are still at hand.
-    Written { writer: Box<Writer>, last: Box<Block>, writing: Option<Writing> },
+    Written { writer: Box<PacketFileWriter>, last: Box<ColumnBlock>, writing: Option<Writing> },
 }
 
-impl Packets {
+impl IntakePackets {
     /// True if the test needs a file of its own.
     pub fn is_long(&self) -> bool {
-        !matches!(self, Packets::Held(blocks) if blocks.len() <= 1)
+        !matches!(self, IntakePackets::Held(blocks) if blocks.len() <= 1)
     }
 
     /// The rows at hand.
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[ColumnBlock] {
         match self {
-            Packets::Held(blocks) => blocks,
-            Packets::Written { last, .. } => std::slice::from_ref(&**last),
+            IntakePackets::Held(blocks) => blocks,
+            IntakePackets::Written { last, .. } => std::slice::from_ref(&**last),
         }
     }
 
     /// The right to write that was taken for the file that was begun; `None` if there is no such file.
     pub fn writing(&mut self) -> Option<Writing> {
         match self {
-            Packets::Held(_) => None,
-            Packets::Written { writing, .. } => writing.take(),
+            IntakePackets::Held(_) => None,
+            IntakePackets::Written { writing, .. } => writing.take(),
         }
     }
 
     /// A file of these rows alone, written to its end: at `path`, unless it was begun already.
     ///
     /// # Errors
-    /// [`Error`] if it cannot be written.
-    pub fn write(&mut self, path: &Path) -> Result<Writer, Error> {
-        match std::mem::replace(self, Packets::Held(Vec::new())) {
-            Packets::Held(blocks) => {
-                let mut writer = Writer::create(path)?;
+    /// [`ArchiveError`] if it cannot be written.
+    pub fn write(&mut self, path: &Path) -> Result<PacketFileWriter, ArchiveError> {
+        match std::mem::replace(self, IntakePackets::Held(Vec::new())) {
+            IntakePackets::Held(blocks) => {
+                let mut writer = PacketFileWriter::create(path)?;
                 blocks.iter().try_for_each(|block| writer.write(&[block]))?;
                 Ok(writer)
             }
-            Packets::Written { mut writer, last, .. } => {
+            IntakePackets::Written { mut writer, last, .. } => {
                 writer.write(&[&*last])?;
                 Ok(*writer)
             }
@@ -64,8 +64,8 @@ impl Packets {
     }
 }
 
-/// Where rows go beyond the first [`MOST_ROWS`].
-pub(crate) enum Overflow<'a> {
+/// Where rows go beyond the first [`MAX_ROW_GROUP_ROWS`].
+pub(crate) enum RowOverflow<'a> {
     /// They stay at hand, as they were before they came.
     Memory,
     /// Into a file of this archive at this path, which nobody else writes to from then on.
@@ -73,14 +73,14 @@ pub(crate) enum Overflow<'a> {
 }
 
 /// Takes a test row by row.
-pub(crate) struct Intake<'a> {
+pub(crate) struct TestIntake<'a> {
     /// Name of the log, for errors.
     name: &'a str,
     /// The last bytes of the log, which its reader looks at before the rows, given the length of the header.
-    end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, Error>,
-    overflow: Overflow<'a>,
-    packets: Packets,
-    rest: Rest,
+    end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
+    overflow: RowOverflow<'a>,
+    packets: IntakePackets,
+    rest: OtherLines,
     /// Parts of `rest` that the reader has.
     read: usize,
     rows: u64,
@@ -88,14 +88,14 @@ pub(crate) struct Intake<'a> {
     records: Vec<PacketRecord>,
 }
 
-impl Parts for Intake<'_> {
-    fn row(&mut self, row: &Row) -> Result<(), Error> {
+impl Parts for TestIntake<'_> {
+    fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError> {
         self.read_lines()?;
         if let Some((log, analysis)) = &mut self.log
             && log.take_row(row)
         {
             self.records.push(row.record);
-            if self.records.len() >= AT_ONCE {
+            if self.records.len() >= RECORDS_PER_BATCH {
                 analysis.push_all(&self.records);
                 self.records.clear();
             }
@@ -109,51 +109,51 @@ impl Parts for Intake<'_> {
     }
 }
 
-impl<'a> Intake<'a> {
+impl<'a> TestIntake<'a> {
     /// Takes the test with this number.
     pub fn new(
         id: i64,
         name: &'a str,
-        overflow: Overflow<'a>,
-        end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, Error>,
-    ) -> Intake<'a> {
-        let mut block = Block::default();
+        overflow: RowOverflow<'a>,
+        end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
+    ) -> TestIntake<'a> {
+        let mut block = ColumnBlock::default();
         block.begin(id);
-        Intake {
+        TestIntake {
             name,
             end,
             overflow,
-            packets: Packets::Held(vec![block]),
-            rest: Rest::default(),
+            packets: IntakePackets::Held(vec![block]),
+            rest: OtherLines::default(),
             read: 0,
             rows: 0,
             log: None,
-            records: Vec::with_capacity(AT_ONCE),
+            records: Vec::with_capacity(RECORDS_PER_BATCH),
         }
     }
 
-    fn store(&mut self, row: &Row) -> Result<(), Error> {
+    fn store(&mut self, row: &LogRow) -> Result<(), ArchiveError> {
         match &mut self.packets {
-            Packets::Held(blocks) => {
+            IntakePackets::Held(blocks) => {
                 let Some(block) = blocks.last_mut() else { return Ok(()) };
                 block.push(row);
-                if block.len() < MOST_ROWS {
+                if block.len() < MAX_ROW_GROUP_ROWS {
                     return Ok(());
                 }
                 let next = block.next();
                 match &self.overflow {
-                    Overflow::Memory => blocks.push(next),
-                    Overflow::File(archive, path) => {
+                    RowOverflow::Memory => blocks.push(next),
+                    RowOverflow::File(archive, path) => {
                         let writing = Some(archive.lock()?);
-                        let mut writer = Box::new(Writer::create(path)?);
+                        let mut writer = Box::new(PacketFileWriter::create(path)?);
                         blocks.iter().try_for_each(|block| writer.write(&[block]))?;
-                        self.packets = Packets::Written { writer, last: Box::new(next), writing };
+                        self.packets = IntakePackets::Written { writer, last: Box::new(next), writing };
                     }
                 }
             }
-            Packets::Written { writer, last, .. } => {
+            IntakePackets::Written { writer, last, .. } => {
                 last.push(row);
-                if last.len() >= MOST_ROWS {
+                if last.len() >= MAX_ROW_GROUP_ROWS {
                     writer.write(&[&**last])?;
                     last.clear();
                 }
@@ -163,7 +163,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Hands the reader the lines that came since the last row.
-    fn read_lines(&mut self) -> Result<(), Error> {
+    fn read_lines(&mut self) -> Result<(), ArchiveError> {
         let records = &mut self.records;
         let (log, _) = match &mut self.log {
             Some(log) => log,
@@ -189,11 +189,11 @@ impl<'a> Intake<'a> {
     /// What the catalogue has of the test, and its rows.
     ///
     /// # Errors
-    /// [`Error`] if it is not a log, or none of its rows can be read.
-    pub fn finish(mut self, origin: &Origin<'_>) -> Result<(Entry, Packets), Error> {
+    /// [`ArchiveError`] if it is not a log, or none of its rows can be read.
+    pub fn finish(mut self, origin: &LogOrigin<'_>) -> Result<(CatalogueEntry, IntakePackets), ArchiveError> {
         self.read_lines()?;
         let Some((mut log, mut analysis)) = self.log else {
-            return Err(Error::Impossible("a test was not read".to_owned()));
+            return Err(ArchiveError::Impossible("a test was not read".to_owned()));
         };
         log.take_end()?;
         analysis.push_all(&self.records);

@@ -6,22 +6,25 @@
 //! * other folders are not the archive's: in `captures/` a monitor keeps logs of periods that are not over
 //!
 //! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
-//! [`Archive::check`] finds. A log comes back byte for byte.
+//! [`Archive::check`] finds. A log comes back byte for byte. [`show`] has the answers as text, CSV and JSON.
+//!
+//! Neighbours: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows an
+//! archive, `jitlat-monitor` fills one.
 //!
 //! ```
-//! use jitlat_archive::{Added, Archive};
+//! use jitlat_archive::{AddOutcome, Archive};
 //! # use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-//! # use jitlat_store::log::{LogWriter, Version};
+//! # use jitlat_store::log::{LogWriter, LogVersion};
 //! # let folder = tempfile::tempdir()?;
 //! # let log = folder.path().join("a.log");
-//! # let mut out = LogWriter::new(std::fs::File::create(&log)?, Version::V3);
+//! # let mut out = LogWriter::new(std::fs::File::create(&log)?, LogVersion::V3);
 //! # out.begin(&Session::new(TestSpec::default()));
 //! # (0..100).for_each(|i| out.record(&PacketRecord::one_way(i, WallTime(i * 1000), WallTime(i * 1000 + 700))));
 //! # out.finish(&Session::new(TestSpec::default()));
 //! # out.close().1?;
 //! let archive = Archive::make(&folder.path().join("archive"))?;
-//! let Added::New(id) = archive.add(&log, &[])? else { panic!("it is new") };
-//! assert!(matches!(archive.add(&log, &[])?, Added::Known(known) if known == id));
+//! let AddOutcome::New(id) = archive.add(&log, &[])? else { panic!("it is new") };
+//! assert!(matches!(archive.add(&log, &[])?, AddOutcome::Known(known) if known == id));
 //! assert_eq!(archive.reader(id, "a.log")?.count(), 100);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -42,6 +45,7 @@ mod error;
 mod find;
 mod incoming;
 mod intake;
+mod named;
 mod newest;
 mod packed;
 mod packets;
@@ -49,34 +53,42 @@ mod parts;
 mod pushes;
 mod rollup;
 mod rows;
+pub mod show;
 mod slots;
 mod text;
 mod tidy;
 mod totals;
 
-pub use add::Added;
-pub use alerts::{Alert, Change, Entered, Fired, Message, Note, Noted};
-pub use batch::{MOST_PREPARED, Prepared};
+pub use add::AddOutcome;
+pub use alerts::{Alert, AlertMessage, AlertUpdate, Entered, Fired, Note, StoredChanges};
+pub use batch::{MAX_PREPARED_BYTES, PreparedTest};
 pub use catalogue::{CATALOGUE, VERSION};
-pub use changes::Changes;
-pub use check::{Checked, Finding};
+pub use changes::CatalogueWatch;
+pub use check::{CheckFinding, Checked};
 pub use checksum::checksum;
-pub use collected::Collected;
-pub use course::{Course, Verdicts};
-pub use dataset::{Analysed, analyse};
-pub use error::Error;
-pub use find::{Endpoints, Filter, Listed, When};
-pub use incoming::{Arrived, Incoming, MOST_INCOMING, Unfit};
-pub use newest::{BadSince, Extent, Newest};
+pub use collected::CollectedHost;
+pub use course::{StreamPeriod, Verdicts};
+pub use dataset::{AnalysedGroups, analyse};
+pub use error::ArchiveError;
+pub use find::{Endpoints, Filter, ListedTest, When};
+pub use incoming::{Arrived, IncomingLog, MAX_LOG_BYTES, Unfit};
+pub use named::{log_reader, log_text};
+pub use newest::{ArchiveExtent, BadSince, Newest};
 pub use packets::VERSION as PACKETS_VERSION;
-pub use packets::{COLUMNS, Column, Width};
-pub use parts::{Assembly, Header};
-pub use pushes::{MOST_UNSETTLED, Outgoing, Pushed, Settled};
-pub use rollup::{Period, Point, Stream, utc};
-pub use rows::Packets;
-pub use slots::Slots;
-pub use tidy::{Compacted, Keep, Pruned};
-pub use totals::{NO_LOSS, StreamTotal, Totals, share_bucket};
+pub use packets::{COLUMNS, PacketColumn, Width};
+pub use parts::{Assembly, TestHeader};
+pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
+pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
+pub use rows::StoredPackets;
+pub use show::GroupKey;
+pub use slots::SlotFilter;
+pub use tidy::{Compacted, Pruned, Retention};
+pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use catalogue::For;
 use rusqlite::Connection;
@@ -88,7 +100,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Steps of SQLite's machine between two looks at whether somebody still waits: some ten microseconds.
-const STEPS_BETWEEN_LOOKS: i32 = 1000;
+const STEPS_PER_STOP_CHECK: i32 = 1000;
 
 /// The number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,8 +130,8 @@ impl Archive {
     /// Opens the archive in the folder `root` for reading.
     ///
     /// # Errors
-    /// [`Error`], as where there is none, or it is of another version.
-    pub fn open(root: &Path) -> Result<Archive, Error> {
+    /// [`ArchiveError`], as where there is none, or it is of another version.
+    pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
     }
 
@@ -127,7 +139,7 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::open`].
-    pub fn open_to_write(root: &Path) -> Result<Archive, Error> {
+    pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None })
     }
 
@@ -135,9 +147,9 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::open`]; or the folder cannot be made.
-    pub fn make(root: &Path) -> Result<Archive, Error> {
+    pub fn make(root: &Path) -> Result<Archive, ArchiveError> {
         for folder in ["packets", "tmp"].map(|name| root.join(name)) {
-            fs::create_dir_all(&folder).map_err(Error::io("creating", &folder))?;
+            fs::create_dir_all(&folder).map_err(ArchiveError::io("creating", &folder))?;
         }
         let _writing = lock(root)?;
         Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
@@ -147,15 +159,16 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::open`].
-    pub fn migrate(root: &Path) -> Result<i64, Error> {
+    pub fn migrate(root: &Path) -> Result<i64, ArchiveError> {
         let before = Connection::open(root.join(CATALOGUE))
             .and_then(|db| db.query_row("PRAGMA user_version", [], |r| r.get(0)));
         if !is_archive(root) {
-            return Err(Error::NotAnArchive(root.to_owned()));
+            return Err(ArchiveError::NotAnArchive(root.to_owned()));
         }
         let _writing = lock(root)?;
         let doing = "reading";
-        let before = before.map_err(|source| Error::Catalogue { doing, archive: root.to_owned(), source })?;
+        let before =
+            before.map_err(|source| ArchiveError::Catalogue { doing, archive: root.to_owned(), source })?;
         catalogue::open(root, For::Migrating)?;
         Ok(before)
     }
@@ -165,7 +178,7 @@ impl Archive {
         let asked = stop.clone();
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
         // Without it an answer takes as long as it takes.
-        let _ = self.db.progress_handler(STEPS_BETWEEN_LOOKS, handler);
+        let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
         self.stop = stop;
     }
 
@@ -180,21 +193,23 @@ impl Archive {
     }
 
     /// What a failure of the catalogue becomes.
-    fn sql(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> Error + '_ {
+    fn sql(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> ArchiveError + '_ {
         move |source| match source {
             rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DatabaseBusy => {
-                Error::Busy { archive: self.root.clone(), waited: catalogue::PATIENCE }
+                ArchiveError::Busy { archive: self.root.clone(), waited: catalogue::LOCK_TIMEOUT }
             }
-            rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DiskFull => Error::Io {
-                doing: "writing",
-                path: self.root.join(CATALOGUE),
-                source: std::io::Error::new(std::io::ErrorKind::StorageFull, "the disk is full"),
-            },
-            source => Error::Catalogue { doing, archive: self.root.clone(), source },
+            rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DiskFull => {
+                ArchiveError::Io {
+                    doing: "writing",
+                    path: self.root.join(CATALOGUE),
+                    source: std::io::Error::new(std::io::ErrorKind::StorageFull, "the disk is full"),
+                }
+            }
+            source => ArchiveError::Catalogue { doing, archive: self.root.clone(), source },
         }
     }
 
-    fn lock(&self) -> Result<Writing, Error> {
+    fn lock(&self) -> Result<Writing, ArchiveError> {
         lock(&self.root)
     }
 }
@@ -205,10 +220,10 @@ pub fn is_archive(root: &Path) -> bool {
 }
 
 /// Opens the catalogue; one that another process is just making, when it is made.
-fn opened(root: &Path, purpose: For) -> Result<Connection, Error> {
+fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     match catalogue::open(root, purpose) {
         // The file is there and has nothing yet: who makes it holds the lock until it is whole.
-        Err(Error::TooOld { found: 0, .. }) => {
+        Err(ArchiveError::TooOld { found: 0, .. }) => {
             drop(lock(root)?);
             catalogue::open(root, purpose)
         }
@@ -217,22 +232,22 @@ fn opened(root: &Path, purpose: For) -> Result<Connection, Error> {
 }
 
 /// Waits until no other writes.
-fn lock(root: &Path) -> Result<Writing, Error> {
+fn lock(root: &Path) -> Result<Writing, ArchiveError> {
     const STEP: Duration = Duration::from_millis(20);
     let path = root.join("lock");
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
-    let lock = opened.map_err(Error::io("opening", &path))?;
+    let lock = opened.map_err(ArchiveError::io("opening", &path))?;
     let begun = Instant::now();
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(Writing { _lock: lock }),
-            Err(fs::TryLockError::WouldBlock) if begun.elapsed() < catalogue::PATIENCE => {
+            Err(fs::TryLockError::WouldBlock) if begun.elapsed() < catalogue::LOCK_TIMEOUT => {
                 std::thread::sleep(STEP);
             }
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(Error::Busy { archive: root.to_owned(), waited: catalogue::PATIENCE });
+                return Err(ArchiveError::Busy { archive: root.to_owned(), waited: catalogue::LOCK_TIMEOUT });
             }
-            Err(fs::TryLockError::Error(e)) => return Err(Error::io("locking", &path)(e)),
+            Err(fs::TryLockError::Error(e)) => return Err(ArchiveError::io("locking", &path)(e)),
         }
     }
 }
@@ -248,8 +263,9 @@ mod tests {
         let making = lock(path).unwrap();
         File::create(path.join(CATALOGUE)).unwrap();
         std::thread::scope(|scope| {
-            let opening = [Archive::open as fn(&Path) -> Result<Archive, Error>, Archive::open_to_write]
-                .map(|open| scope.spawn(move || open(path).map(drop)));
+            let opening =
+                [Archive::open as fn(&Path) -> Result<Archive, ArchiveError>, Archive::open_to_write]
+                    .map(|open| scope.spawn(move || open(path).map(drop)));
             catalogue::open(path, For::Making).unwrap();
             drop(making);
             for opened in opening {

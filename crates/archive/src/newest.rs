@@ -1,17 +1,17 @@
 //! [`Archive::newest`]: of every stream its newest test; [`Archive::extent`]: how much there is.
 
 use crate::catalogue::unsigned;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::find::{LISTED, TABLES, listed};
-use crate::{Archive, Listed, Stream, TestId};
+use crate::{Archive, ListedTest, PooledStream, TestId};
 use rusqlite::{Row, params};
 
 /// Tests before the newest that are looked at, to say since when a stream is bad.
-const LOOKED_BACK: i64 = 300;
+const MAX_TESTS_BACK: i64 = 300;
 /// Tests before the newest of all streams together that are looked at for the same.
-const LOOKED_BACK_IN_ALL: u64 = 20_000;
+const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
 /// Tests whose distances say how often a stream is tested.
-const RECENT: i64 = 9;
+const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Newest {
     /// The stream's number in this archive.
     pub stream_id: i64,
     /// Which packets.
-    pub stream: Stream,
+    pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
@@ -53,7 +53,7 @@ pub struct BadSince {
 
 /// How much an archive has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct ArchiveExtent {
     /// Tests.
     pub tests: u64,
     /// When the first began, ns since 1970; `None` without tests.
@@ -71,8 +71,8 @@ impl Archive {
     /// Of every stream that has tests the newest, by addresses.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn newest(&self) -> Result<Vec<Newest>, Error> {
+    /// [`ArchiveError`].
+    pub fn newest(&self) -> Result<Vec<Newest>, ArchiveError> {
         self.newest_tests().map_err(self.sql("reading"))
     }
 
@@ -86,7 +86,7 @@ impl Archive {
         let take = |row: &Row<'_>| {
             Ok(Newest {
                 stream_id: row.get(0)?,
-                stream: Stream::read(row)?,
+                stream: PooledStream::read(row)?,
                 src_name: row.get(8)?,
                 dst_name: row.get(9)?,
                 test: TestId(row.get(10)?),
@@ -99,7 +99,7 @@ impl Archive {
             })
         };
         let mut all = streams.query_map([], take)?.collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut left = LOOKED_BACK_IN_ALL;
+        let mut left = MAX_TESTS_BACK_IN_ALL;
         for newest in &mut all {
             newest.every_ns = self.usual_distance(newest.stream_id)?;
             if is_bad(&newest.severity) {
@@ -113,8 +113,8 @@ impl Archive {
     /// of fewer than three.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, Error> {
+    /// [`ArchiveError`].
+    pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, ArchiveError> {
         let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'asked') \
                      ORDER BY started_ns DESC LIMIT ?";
         self.distance(query, stream).map_err(self.sql("reading"))
@@ -130,7 +130,7 @@ impl Archive {
 
     fn distance(&self, query: &str, stream: i64) -> rusqlite::Result<Option<i64>> {
         let mut recent = self.db.prepare_cached(query)?;
-        let starts = recent.query_map(params![stream, RECENT], |row| row.get(0))?;
+        let starts = recent.query_map(params![stream, RECENT_TESTS], |row| row.get(0))?;
         let starts = starts.collect::<rusqlite::Result<Vec<i64>>>()?;
         let mut distances: Vec<i64> = starts.windows(2).map(|w| w[0].saturating_sub(w[1])).collect();
         distances.sort_unstable();
@@ -142,7 +142,7 @@ impl Archive {
         let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
         let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";
         let mut before = self.db.prepare_cached(query)?;
-        let most = LOOKED_BACK.min(i64::try_from(*left).unwrap_or(i64::MAX)).max(1);
+        let most = MAX_TESTS_BACK.min(i64::try_from(*left).unwrap_or(i64::MAX)).max(1);
         let mut rows = before.query(params![newest.stream_id, most])?;
         while let Some(row) = rows.next()? {
             *left = left.saturating_sub(1);
@@ -158,8 +158,8 @@ impl Archive {
     /// A test as the catalogue has it, without figures and tags.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn listed(&self, id: TestId) -> Result<Listed, Error> {
+    /// [`ArchiveError`].
+    pub fn listed(&self, id: TestId) -> Result<ListedTest, ArchiveError> {
         let query = format!("SELECT {LISTED} FROM {TABLES} WHERE t.id = ?");
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
@@ -167,11 +167,11 @@ impl Archive {
     /// How much there is. Cheap enough to be asked every second.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn extent(&self) -> Result<Extent, Error> {
+    /// [`ArchiveError`].
+    pub fn extent(&self) -> Result<ArchiveExtent, ArchiveError> {
         let query = "SELECT (SELECT count(*) FROM tests), (SELECT min(started_ns) FROM tests), (SELECT max(started_ns) FROM tests)";
         let take = |row: &Row<'_>| {
-            Ok(Extent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
+            Ok(ArchiveExtent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
         };
         self.db.query_row(query, [], take).map_err(self.sql("reading"))
     }

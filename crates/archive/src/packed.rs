@@ -1,6 +1,6 @@
 //! Values as compressed bytes, as the catalogue and the files of packets hold them.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use jitlat_core::pool::{Pool, PoolScalar};
 use jitlat_core::scalars::Scalar;
 use serde::Serialize;
@@ -10,16 +10,16 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
 /// Most bytes of a value that was packed, before it was.
-pub(crate) const MOST_UNPACKED: usize = 1 << 27;
+pub(crate) const MAX_UNPACKED_BYTES: usize = 1 << 27;
 
 /// A value as bytes: MessagePack, compressed.
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
     zstd::bulk::compress(&rmp_serde::to_vec_named(value).unwrap_or_default(), 3).unwrap_or_default()
 }
 
-pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
-    let impossible = || Error::Impossible(format!("{what} cannot be read"));
-    let bytes = decompress(bytes, MOST_UNPACKED).ok_or_else(impossible)?;
+pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, ArchiveError> {
+    let impossible = || ArchiveError::Impossible(format!("{what} cannot be read"));
+    let bytes = decompress(bytes, MAX_UNPACKED_BYTES).ok_or_else(impossible)?;
     jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
 /// The bytes of a pool that was compressed.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten()
+    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MAX_UNPACKED_BYTES)).flatten()
 }
 
 /// A pool as it is stored, without the differences of consecutive packets' delays; `None` if it is stored by version 1.
@@ -88,7 +88,7 @@ pub(crate) fn read_delays(bytes: &[u8]) -> Option<Pool> {
 }
 
 /// A pool as it is stored, also by version 1.
-pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
+pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, ArchiveError> {
     let unpacked = unpacked(bytes);
     if let Some(pool) = Pool::from_bytes(unpacked.as_deref().unwrap_or(bytes)) {
         return Ok(pool);
@@ -97,6 +97,6 @@ pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
     if pool.is_possible() {
         Ok(pool)
     } else {
-        Err(Error::Impossible("a pool can be that of no packets".to_owned()))
+        Err(ArchiveError::Impossible("a pool can be that of no packets".to_owned()))
     }
 }

@@ -1,13 +1,13 @@
-//! A log as its parts: the rows, which go into columns, and a [`Header`] with everything else, from which an [`Assembly`] puts
+//! A log as its parts: the rows, which go into columns, and a [`TestHeader`] with everything else, from which an [`Assembly`] puts
 //! what a reader of the log would find together again.
 
 use crate::TestId;
 use crate::checksum::{number, sum};
-use crate::error::Error;
-use crate::packets::{StoredTest, TESTS_KEY, Tests, VERSION, VERSION_KEY};
-use crate::text::{Blob, MOST_REST, Rest, end_of, ends_in_text, header_reader};
+use crate::error::ArchiveError;
+use crate::packets::{FileTests, StoredTest, TESTS_KEY, VERSION, VERSION_KEY};
+use crate::text::{Blob, MAX_TEXT_BYTES, OtherLines, end_of, ends_in_text, header_reader};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogReader, Reading, Row, RowText};
+use jitlat_store::log::{LogReader, LogReading, LogRow, RowText};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::iter::Peekable;
@@ -17,20 +17,20 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Everything of a test that is no packet, as it stands in the metadata of a file or of a table of packets.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct TestHeader {
     test: StoredTest,
 }
 
-impl Header {
-    pub(crate) fn new(test: StoredTest) -> Header {
-        Header { test }
+impl TestHeader {
+    pub(crate) fn new(test: StoredTest) -> TestHeader {
+        TestHeader { test }
     }
 
     /// Reads the log at `path`, whose rows go to `each`.
     ///
     /// # Errors
-    /// [`Error`], as for a log that changes while it is read.
-    pub fn of_log(path: &Path, mut each: impl FnMut(&Row)) -> Result<Header, Error> {
+    /// [`ArchiveError`], as for a log that changes while it is read.
+    pub fn of_log(path: &Path, mut each: impl FnMut(&LogRow)) -> Result<TestHeader, ArchiveError> {
         let (sum, _) = sum(path)?;
         let (rows, rest) = take_apart(path, sum, |row| {
             each(row);
@@ -38,7 +38,7 @@ impl Header {
         })?;
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let (id, hash) = (number(sum), format!("{sum:032x}"));
-        Ok(Header::new(StoredTest {
+        Ok(TestHeader::new(StoredTest {
             id,
             hash,
             row_group: 0,
@@ -78,15 +78,15 @@ impl Header {
     /// Keys and values of the metadata of a table with the packets of this test alone.
     pub fn metadata(&self) -> [(&'static str, String); 2] {
         let alone = StoredTest { row_group: 0, first_row: 0, ..self.test.clone() };
-        [(VERSION_KEY, VERSION.to_string()), (TESTS_KEY, Tests { tests: vec![alone] }.to_text())]
+        [(VERSION_KEY, VERSION.to_string()), (TESTS_KEY, FileTests { tests: vec![alone] }.to_text())]
     }
 
     /// The tests of a file or table, in the order of their packets; `value` looks a key of its metadata up.
     ///
     /// # Errors
-    /// [`Error::Impossible`] if there is nothing of the kind, or of another version.
-    pub fn of_metadata(value: impl Fn(&str) -> Option<String>) -> Result<Vec<Header>, Error> {
-        let impossible = |problem: String| Err(Error::Impossible(problem));
+    /// [`ArchiveError::Impossible`] if there is nothing of the kind, or of another version.
+    pub fn of_metadata(value: impl Fn(&str) -> Option<String>) -> Result<Vec<TestHeader>, ArchiveError> {
+        let impossible = |problem: String| Err(ArchiveError::Impossible(problem));
         let Some(version) = value(VERSION_KEY) else {
             return impossible(format!("it has no metadata {VERSION_KEY}: it is no table of packets"));
         };
@@ -95,8 +95,8 @@ impl Header {
                 "its columns are of version {version}; this program reads version {VERSION}"
             ));
         }
-        match value(TESTS_KEY).and_then(|text| Tests::from_text(&text)) {
-            Some(tests) => Ok(tests.tests.into_iter().map(Header::new).collect()),
+        match value(TESTS_KEY).and_then(|text| FileTests::from_text(&text)) {
+            Some(tests) => Ok(tests.tests.into_iter().map(TestHeader::new).collect()),
             None => impossible("what it says of its tests cannot be read".to_owned()),
         }
     }
@@ -104,8 +104,8 @@ impl Header {
     /// What puts the log together again.
     ///
     /// # Errors
-    /// [`Error`] if the header lines are not those of a log.
-    pub fn assemble(&self) -> Result<Assembly, Error> {
+    /// [`ArchiveError`] if the header lines are not those of a log.
+    pub fn assemble(&self) -> Result<Assembly, ArchiveError> {
         Assembly::new(&self.test.source, self.test.rest.clone(), self.test.rows)
     }
 }
@@ -122,7 +122,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    pub(crate) fn new(name: &str, rest: Rest, rows: u64) -> Result<Assembly, Error> {
+    pub(crate) fn new(name: &str, rest: OtherLines, rows: u64) -> Result<Assembly, ArchiveError> {
         let end = end_of(&rest, rows);
         let reader = header_reader(name, &rest, &end)?;
         let mut rest = rest.lines.into_iter().peekable();
@@ -136,7 +136,7 @@ impl Assembly {
     }
 
     /// What was found, complete at the end.
-    pub fn reading(&self) -> &Reading {
+    pub fn reading(&self) -> &LogReading {
         self.reader.reading()
     }
 
@@ -153,10 +153,10 @@ impl Assembly {
     /// The next row; its record, and those of lines before it that are rows in another notation, go to `push`.
     ///
     /// # Errors
-    /// [`Error`] if there are more rows than the test has, or the lines cannot be read.
-    pub fn push(&mut self, row: &Row, mut push: impl FnMut(&PacketRecord)) -> Result<(), Error> {
+    /// [`ArchiveError`] if there are more rows than the test has, or the lines cannot be read.
+    pub fn push(&mut self, row: &LogRow, mut push: impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         if self.is_complete() {
-            return Err(Error::Impossible(format!(
+            return Err(ArchiveError::Impossible(format!(
                 "there are more packets than the {} of the test",
                 self.rows
             )));
@@ -171,7 +171,7 @@ impl Assembly {
         Ok(())
     }
 
-    fn lines(&mut self, push: &mut impl FnMut(&PacketRecord)) -> Result<(), Error> {
+    fn lines(&mut self, push: &mut impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         let taken = self.taken;
         if !std::mem::replace(&mut self.begun, true) {
             self.reader.take_lines(b"", &mut *push)?;
@@ -185,10 +185,13 @@ impl Assembly {
     /// The end of the log.
     ///
     /// # Errors
-    /// [`Error`] if rows are missing, or the log has none that can be read.
-    pub fn finish(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<(), Error> {
+    /// [`ArchiveError`] if rows are missing, or the log has none that can be read.
+    pub fn finish(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         if !self.is_complete() {
-            return Err(Error::Impossible(format!("{} of its {} packets are there", self.taken, self.rows)));
+            return Err(ArchiveError::Impossible(format!(
+                "{} of its {} packets are there",
+                self.taken, self.rows
+            )));
         }
         self.lines(&mut push)?;
         Ok(self.reader.take_end()?)
@@ -199,14 +202,14 @@ impl Assembly {
 pub(crate) fn take_apart(
     path: &Path,
     expected: u128,
-    each: impl FnMut(&Row) -> Result<(), Error>,
-) -> Result<(u64, Rest), Error> {
-    let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
-    let mut log = Summed::open(path)?;
+    each: impl FnMut(&LogRow) -> Result<(), ArchiveError>,
+) -> Result<(u64, OtherLines), ArchiveError> {
+    let unsuitable = |problem| ArchiveError::Unsuitable { path: path.to_owned(), problem };
+    let mut log = ChecksumReader::open(path)?;
     let text = LogReader::open(path)?.row_text();
-    let mut apart = Apart { rows: 0, rest: Rest::default(), each };
+    let mut apart = LogSplitter { rows: 0, rest: OtherLines::default(), each };
     take_rows(&mut log, path, text, &mut apart)?;
-    let Apart { rows, mut rest, .. } = apart;
+    let LogSplitter { rows, mut rest, .. } = apart;
     rest.opaque_end = !ends_in_text(path, &rest)?;
     if log.sum() != expected {
         return Err(unsuitable(CHANGED));
@@ -215,14 +218,14 @@ pub(crate) fn take_apart(
 }
 
 /// A log that is taken apart.
-struct Apart<F> {
+struct LogSplitter<F> {
     rows: u64,
-    rest: Rest,
+    rest: OtherLines,
     each: F,
 }
 
-impl<F: FnMut(&Row) -> Result<(), Error>> Parts for Apart<F> {
-    fn row(&mut self, row: &Row) -> Result<(), Error> {
+impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for LogSplitter<F> {
+    fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError> {
         self.rows += 1;
         (self.each)(row)
     }
@@ -236,15 +239,15 @@ impl<F: FnMut(&Row) -> Result<(), Error>> Parts for Apart<F> {
 pub(crate) const CHANGED: &str = "it changed while it was read: it is added when its test has ended";
 
 /// The lines of a file, and the checksum of all that was read.
-pub(crate) struct Summed {
+pub(crate) struct ChecksumReader {
     input: BufReader<File>,
     sum: Xxh3,
 }
 
-impl Summed {
-    pub fn open(path: &Path) -> Result<Summed, Error> {
-        let log = File::open(path).map_err(Error::io("opening the log", path))?;
-        Ok(Summed { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() })
+impl ChecksumReader {
+    pub fn open(path: &Path) -> Result<ChecksumReader, ArchiveError> {
+        let log = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
+        Ok(ChecksumReader { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() })
     }
 
     pub fn sum(&self) -> u128 {
@@ -253,45 +256,45 @@ impl Summed {
 }
 
 /// Input by lines.
-pub(crate) trait Lines {
+pub(crate) trait LineInput {
     /// Appends the next line, or a piece of one that is longer than a row can be; whether there was one.
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool>;
 }
 
 /// Longest line that can be a row.
-const LINE: u64 = 4096;
+const MAX_ROW_BYTES: u64 = 4096;
 
-impl Lines for Summed {
+impl LineInput for ChecksumReader {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
-        let read = self.input.by_ref().take(LINE).read_until(b'\n', line)?;
+        let read = self.input.by_ref().take(MAX_ROW_BYTES).read_until(b'\n', line)?;
         self.sum.update(line);
         Ok(read > 0)
     }
 }
 
-impl Lines for &[u8] {
+impl LineInput for &[u8] {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
-        Ok(self.take(LINE).read_until(b'\n', line)? > 0)
+        Ok(self.take(MAX_ROW_BYTES).read_until(b'\n', line)? > 0)
     }
 }
 
 /// Takes the rows of a log, and its other lines.
 pub(crate) trait Parts {
-    fn row(&mut self, row: &Row) -> Result<(), Error>;
+    fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError>;
     fn line(&mut self, line: &[u8]);
 }
 
 /// Reads the lines of a log whose rows are in the columns of `text`. `path` is used in errors.
 pub(crate) fn take_rows(
-    log: &mut impl Lines,
+    log: &mut impl LineInput,
     path: &Path,
     mut text: RowText,
     parts: &mut impl Parts,
-) -> Result<(), Error> {
+) -> Result<(), ArchiveError> {
     let (mut line, mut others, mut in_header) = (Vec::new(), 0, true);
     loop {
         line.clear();
-        if !log.next(&mut line).map_err(Error::io("reading the log", path))? {
+        if !log.next(&mut line).map_err(ArchiveError::io("reading the log", path))? {
             return Ok(());
         }
         in_header &= line.first().is_none_or(|b| *b == b'#' || b.is_ascii_whitespace());
@@ -299,9 +302,9 @@ pub(crate) fn take_rows(
             Some(row) => parts.row(&row)?,
             None => {
                 others += line.len();
-                if others > MOST_REST {
+                if others > MAX_TEXT_BYTES {
                     let problem = "more than 64 MiB of it are no rows as jitlat writes them";
-                    return Err(Error::Unsuitable { path: path.to_owned(), problem });
+                    return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
                 }
                 parts.line(&line);
             }

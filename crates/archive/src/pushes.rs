@@ -2,20 +2,20 @@
 //!
 //! Every test has the number in which it entered, from 1 without gaps. A collector is sent this host's own tests in that order, and `settled`
 //! is the number up to which each of them is stored there, refused there, or dropped here. A test that goes before it was settled is counted as
-//! dropped in the transaction that removes its packets. Of the first [`MOST_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
+//! dropped in the transaction that removes its packets. Of the first [`MAX_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
 //! answer did not come. These are *doubts*: the collector is asked for them by their checksums, and what it has is counted as stored and no longer as dropped.
 
 use crate::add::now;
 use crate::catalogue::unsigned;
 use crate::collected::TAG;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Most tests that may be on their way to a collector and not settled.
-pub const MOST_UNSETTLED: usize = 256;
+pub const MAX_UNSETTLED: usize = 256;
 
 /// A test that is this host's own, `t`, and has its packets.
 const WAITS: &str =
@@ -58,7 +58,7 @@ pub struct Outgoing {
 
 /// What became of a test that was pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum PushResult {
     /// The collector has it.
     Stored,
     /// The collector refuses it, or it cannot be read here: why.
@@ -89,7 +89,7 @@ fn doubt(
 ) -> rusqlite::Result<()> {
     let known = "SELECT count(*) FROM push_doubts WHERE collector = ?";
     let known = all.prepare_cached(known)?.query_row([collector], |row| unsigned(row, 0))?;
-    let room = MOST_UNSETTLED.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
+    let room = MAX_UNSETTLED.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
     let query = format!(
         "SELECT t.entered, t.hash FROM tests t WHERE t.entered > ? AND {WAITS} ORDER BY t.entered LIMIT ?"
     );
@@ -153,8 +153,8 @@ impl Archive {
     /// Begins to push to `collector`, if that is new, with the newest tests of `spool` bytes that the archive has already.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn begin_push(&self, collector: &str, spool: u64) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn begin_push(&self, collector: &str, spool: u64) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             if settled(all)?.iter().any(|(known, _)| known == collector) {
                 return Ok(());
@@ -169,8 +169,8 @@ impl Archive {
     /// Forgets collectors that are not in `names`.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn keep_pushes(&self, names: &[&str]) -> Result<(), Error> {
+    /// [`ArchiveError`].
+    pub fn keep_pushes(&self, names: &[&str]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             for (collector, _) in
                 settled(all)?.into_iter().filter(|(known, _)| !names.contains(&known.as_str()))
@@ -184,8 +184,8 @@ impl Archive {
     /// Drops the oldest tests that wait for `collector`, if all that wait take more than `spool` bytes; how many. They stay in the archive.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn bound_push(&self, collector: &str, spool: u64) -> Result<u64, Error> {
+    /// [`ArchiveError`].
+    pub fn bound_push(&self, collector: &str, spool: u64) -> Result<u64, ArchiveError> {
         self.transaction(|all| {
             let query = "SELECT settled FROM pushes WHERE collector = ?";
             let settled: Option<i64> = all.query_row(query, [collector], |row| row.get(0)).optional()?;
@@ -206,8 +206,8 @@ impl Archive {
     /// What was pushed to each collector, by name.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn pushes(&self) -> Result<Vec<Pushed>, Error> {
+    /// [`ArchiveError`].
+    pub fn pushes(&self) -> Result<Vec<Pushed>, ArchiveError> {
         let waiting =
             format!("SELECT count(*), min(t.started_ns) FROM tests t WHERE t.entered > ? AND {WAITS}");
         let run = || {
@@ -238,8 +238,8 @@ impl Archive {
     /// The tests that wait for `collector` after the one of this number, in order; `most` at most. Nothing before what is settled.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn to_push(&self, collector: &str, after: i64, most: usize) -> Result<Vec<Outgoing>, Error> {
+    /// [`ArchiveError`].
+    pub fn to_push(&self, collector: &str, after: i64, most: usize) -> Result<Vec<Outgoing>, ArchiveError> {
         let query = format!(
             "SELECT t.entered, t.id, t.hash, t.log_bytes FROM tests t WHERE t.entered > \
              max(?, (SELECT settled FROM pushes WHERE collector = ?)) AND {WAITS} ORDER BY t.entered LIMIT ?"
@@ -264,8 +264,8 @@ impl Archive {
     /// Tests that were dropped and that `collector` may have all the same: their numbers and checksums.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn push_doubts(&self, collector: &str) -> Result<Vec<(i64, u128)>, Error> {
+    /// [`ArchiveError`].
+    pub fn push_doubts(&self, collector: &str) -> Result<Vec<(i64, u128)>, ArchiveError> {
         let run = || {
             let query = "SELECT number, hash FROM push_doubts WHERE collector = ? ORDER BY number";
             let mut doubts = self.db.prepare_cached(query)?;
@@ -278,25 +278,30 @@ impl Archive {
     /// Notes what became of tests that were pushed, by number, in one transaction; up to the number `settled`, all are.
     ///
     /// # Errors
-    /// [`Error`]; then nothing is noted.
-    pub fn settle_push(&self, collector: &str, settled: i64, tests: &[(i64, Settled)]) -> Result<(), Error> {
+    /// [`ArchiveError`]; then nothing is noted.
+    pub fn settle_push(
+        &self,
+        collector: &str,
+        settled: i64,
+        tests: &[(i64, PushResult)],
+    ) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             let (mut stored, mut dropped, mut refused, mut why) = (0i64, 0i64, 0i64, None);
             let mut forget = all.prepare_cached("DELETE FROM push_doubts WHERE collector = ? AND number = ?")?;
             for (number, what) in tests {
                 let doubted = forget.execute(params![collector, number])? > 0;
                 match what {
-                    Settled::Stored => {
+                    PushResult::Stored => {
                         stored += 1;
                         dropped -= i64::from(doubted);
                     }
                     // It was counted when it was dropped.
-                    Settled::Gone | Settled::Refused(_) if doubted => {}
-                    Settled::Refused(reason) => {
+                    PushResult::Gone | PushResult::Refused(_) if doubted => {}
+                    PushResult::Refused(reason) => {
                         refused += 1;
                         why = Some(reason.as_str());
                     }
-                    Settled::Gone => {
+                    PushResult::Gone => {
                         refused += 1;
                         why = Some("it is in this host's archive no longer");
                     }

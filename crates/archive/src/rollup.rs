@@ -9,7 +9,7 @@
 //! test of a pooled period goes into all that its period went into. What is not stored is made, and stored, by the first query for it.
 
 use crate::catalogue::figure_columns;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::find::{Filter, When};
 use crate::packed::{pack_pool, read_figure, read_pool};
 use crate::{Archive, TestId};
@@ -28,7 +28,7 @@ use std::net::IpAddr;
 
 /// The length of what is pooled. All are of UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Period {
+pub enum PoolPeriod {
     /// Each test.
     Test,
     /// An hour.
@@ -43,19 +43,19 @@ pub enum Period {
     All,
 }
 
-impl Period {
+impl PoolPeriod {
     /// All, with their names.
-    pub const NAMES: [(&str, Period); 6] = [
-        ("test", Period::Test),
-        ("hour", Period::Hour),
-        ("day", Period::Day),
-        ("month", Period::Month),
-        ("year", Period::Year),
-        ("all", Period::All),
+    pub const NAMES: [(&str, PoolPeriod); 6] = [
+        ("test", PoolPeriod::Test),
+        ("hour", PoolPeriod::Hour),
+        ("day", PoolPeriod::Day),
+        ("month", PoolPeriod::Month),
+        ("year", PoolPeriod::Year),
+        ("all", PoolPeriod::All),
     ];
 
     fn name(self) -> &'static str {
-        Period::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
+        PoolPeriod::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
     /// The beginning of the period that `at` lies in, and of the next.
@@ -71,50 +71,50 @@ impl Period {
             Some((start(first)?, start(next(first)?)?))
         };
         match self {
-            Period::Test => (at, at.saturating_add(1)),
-            Period::Hour => whole(HOUR),
-            Period::Day => whole(24 * HOUR),
-            Period::Month => between(Some(date.first_of_month()), |d| d.checked_add(1.month()).ok())
+            PoolPeriod::Test => (at, at.saturating_add(1)),
+            PoolPeriod::Hour => whole(HOUR),
+            PoolPeriod::Day => whole(24 * HOUR),
+            PoolPeriod::Month => between(Some(date.first_of_month()), |d| d.checked_add(1.month()).ok())
                 .unwrap_or((at, i64::MAX)),
-            Period::Year => between(Some(date.first_of_year()), |d| d.checked_add(1.year()).ok())
+            PoolPeriod::Year => between(Some(date.first_of_year()), |d| d.checked_add(1.year()).ok())
                 .unwrap_or((at, i64::MAX)),
-            Period::All => (i64::MIN, i64::MAX),
+            PoolPeriod::All => (i64::MIN, i64::MAX),
         }
     }
 
     /// What its pools are pooled from.
-    fn part(self) -> Period {
+    fn part(self) -> PoolPeriod {
         match self {
-            Period::Test | Period::Hour => Period::Test,
-            Period::Day => Period::Hour,
-            Period::Month => Period::Day,
-            Period::Year | Period::All => Period::Month,
+            PoolPeriod::Test | PoolPeriod::Hour => PoolPeriod::Test,
+            PoolPeriod::Day => PoolPeriod::Hour,
+            PoolPeriod::Month => PoolPeriod::Day,
+            PoolPeriod::Year | PoolPeriod::All => PoolPeriod::Month,
         }
     }
 
     /// The stored period that its pool goes into.
-    fn longer(self) -> Option<Period> {
+    fn longer(self) -> Option<PoolPeriod> {
         match self {
-            Period::Hour => Some(Period::Day),
-            Period::Day => Some(Period::Month),
+            PoolPeriod::Hour => Some(PoolPeriod::Day),
+            PoolPeriod::Day => Some(PoolPeriod::Month),
             _ => None,
         }
     }
 
     fn is_stored(self) -> bool {
-        matches!(self, Period::Hour | Period::Day | Period::Month)
+        matches!(self, PoolPeriod::Hour | PoolPeriod::Day | PoolPeriod::Month)
     }
 }
 
-impl FromStr for Period {
-    type Err = Error;
+impl FromStr for PoolPeriod {
+    type Err = ArchiveError;
 
-    fn from_str(text: &str) -> Result<Period, Error> {
-        let found = Period::NAMES.iter().find(|(name, _)| *name == text);
-        let all = Period::NAMES.map(|(name, _)| name).join(", ");
+    fn from_str(text: &str) -> Result<PoolPeriod, ArchiveError> {
+        let found = PoolPeriod::NAMES.iter().find(|(name, _)| *name == text);
+        let all = PoolPeriod::NAMES.map(|(name, _)| name).join(", ");
         found
             .map(|(_, p)| *p)
-            .ok_or_else(|| Error::Usage(format!("'{text}' is no period: choose one of {all}")))
+            .ok_or_else(|| ArchiveError::Usage(format!("'{text}' is no period: choose one of {all}")))
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn day_name(at: i64) -> String {
 /// Tests of the same traffic between two hosts, which can be pooled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stream {
+pub struct PooledStream {
     /// The sender's address; `-` if unknown.
     pub src: String,
     /// The receiver's address; `-` if unknown.
@@ -158,11 +158,11 @@ pub struct Stream {
     pub dscp: i64,
 }
 
-impl Stream {
+impl PooledStream {
     /// Out of the columns 1 to 7 of a row: addresses, and the columns of `streams` in their order.
-    pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Stream> {
+    pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<PooledStream> {
         let known = |x: i64| (x >= 0).then_some(x);
-        Ok(Stream {
+        Ok(PooledStream {
             src: row.get(1)?,
             dst: row.get(2)?,
             protocol: row.get(3)?,
@@ -174,7 +174,7 @@ impl Stream {
     }
 
     /// What the packets of a test have in common with those of other tests of the same traffic.
-    pub fn of(session: &Session) -> Stream {
+    pub fn of(session: &Session) -> PooledStream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
         let protocol = match (&session.two_way, session.spec.transport()) {
             // Other programs' traffic, whatever it is: that of each capture of a monitor on its own.
@@ -189,7 +189,7 @@ impl Stream {
             (None, true, Direction::Up) => "up",
             (None, true, Direction::Down) => "down",
         };
-        Stream {
+        PooledStream {
             src: address(session.src),
             dst: address(session.dst),
             protocol,
@@ -212,7 +212,7 @@ fn is_captured(session: &Session) -> bool {
 /// A figure of a period.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Point {
+pub struct PeriodValue {
     /// Beginning of the period, ns since 1970; of all there is, of the first test.
     pub start_ns: i64,
     /// The test; null for longer periods.
@@ -227,30 +227,30 @@ pub struct Point {
 
 /// The beginning of the hour that `at` lies in.
 pub(crate) fn hour(at: i64) -> i64 {
-    Period::Hour.around(at).0
+    PoolPeriod::Hour.around(at).0
 }
 
 /// Adds all tests that have just been entered, of a stream and within the hour of `at`, to the roll-ups that they belong to, each once.
 pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
     let run = || {
-        let (start, end) = Period::Hour.around(at);
-        if !raise(all, stream, Period::Hour, start, pool)? {
-            pool_of(all, stream, Period::Hour, start, end, true)?;
-            close(all, stream, Period::Hour, start)?;
+        let (start, end) = PoolPeriod::Hour.around(at);
+        if !raise(all, stream, PoolPeriod::Hour, start, pool)? {
+            pool_of(all, stream, PoolPeriod::Hour, start, end, true)?;
+            close(all, stream, PoolPeriod::Hour, start)?;
         }
         Ok(())
     };
     match run() {
-        Err(Failure::Sql(e)) => Err(e),
+        Err(RollupError::Sql(e)) => Err(e),
         // One of them cannot be read: the next query makes them again.
-        Err(Failure::Other(_)) => forget(all, stream, at),
+        Err(RollupError::Other(_)) => forget(all, stream, at),
         Ok(()) => Ok(()),
     }
 }
 
 /// Forgets the roll-ups that a test belongs to.
 fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
-    for period in [Period::Hour, Period::Day, Period::Month] {
+    for period in [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month] {
         let (start, _) = period.around(at);
         let delete = "DELETE FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
         all.execute(delete, params![stream, period.name(), start])?;
@@ -259,13 +259,19 @@ fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
 }
 
 /// Adds `pool` to the roll-up of the period that begins at `start`, if it is stored, and to those that it went into. Whether it is stored.
-fn raise(db: &Connection, stream: i64, period: Period, start: i64, pool: &Pool) -> Result<bool, Failure> {
+fn raise(
+    db: &Connection,
+    stream: i64,
+    period: PoolPeriod,
+    start: i64,
+    pool: &Pool,
+) -> Result<bool, RollupError> {
     let query = "SELECT pool, pooled FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
     let mut stored = db.prepare_cached(query)?;
     let take = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, bool>(1)?));
     let found = stored.query_row(params![stream, period.name(), start], take).optional()?;
     let Some((bytes, pooled)) = found else { return Ok(false) };
-    let mut both = read_pool(&bytes).map_err(Failure::Other)?;
+    let mut both = read_pool(&bytes).map_err(RollupError::Other)?;
     both.merge(pool);
     let update = "UPDATE rollups SET tests = ?, pool = ? WHERE (stream, unit, start_ns) = (?, ?, ?)";
     db.prepare_cached(update)?.execute(params![
@@ -282,7 +288,7 @@ fn raise(db: &Connection, stream: i64, period: Period, start: i64, pool: &Pool) 
 }
 
 /// Adds the roll-ups of `period` to those of the next longer one, but for the one that begins at `current`.
-fn close(db: &Connection, stream: i64, period: Period, current: i64) -> Result<(), Failure> {
+fn close(db: &Connection, stream: i64, period: PoolPeriod, current: i64) -> Result<(), RollupError> {
     let Some(longer) = period.longer() else { return Ok(()) };
     for start in open(db, stream, period, i64::MIN, i64::MAX)?.into_iter().filter(|start| *start != current) {
         let (from, to) = longer.around(start);
@@ -295,7 +301,13 @@ fn close(db: &Connection, stream: i64, period: Period, current: i64) -> Result<(
 }
 
 /// When the roll-ups of `period` from `start` up to `end` begin that did not go into the next longer one.
-fn open(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> rusqlite::Result<Vec<i64>> {
+fn open(
+    db: &Connection,
+    stream: i64,
+    period: PoolPeriod,
+    start: i64,
+    end: i64,
+) -> rusqlite::Result<Vec<i64>> {
     let query = "SELECT start_ns FROM rollups WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
     let mut open = db.prepare_cached(query)?;
     open.query_map(params![stream, period.name(), start, end], |row| row.get(0))?.collect()
@@ -305,17 +317,17 @@ fn open(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> r
 fn fold(
     db: &Connection,
     stream: i64,
-    period: Period,
+    period: PoolPeriod,
     start: i64,
-    longer: Period,
+    longer: PoolPeriod,
     from: i64,
-) -> Result<bool, Failure> {
+) -> Result<bool, RollupError> {
     let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns, pooled) = (?, ?, ?, 0)";
     let mut found = db.prepare_cached(query)?;
     let found = found.query_row(params![stream, period.name(), start], |row| row.get::<_, Vec<u8>>(0));
     // It may have become part of a longer one that was made on the way.
     let Some(bytes) = found.optional()? else { return Ok(true) };
-    let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(Failure::Other)?)?;
+    let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(RollupError::Other)?)?;
     if there {
         mark(db, stream, period, start, start.saturating_add(1))?;
     }
@@ -323,7 +335,7 @@ fn fold(
 }
 
 /// Marks the roll-ups of `period` that begin from `start` up to `end` as part of the next longer one.
-fn mark(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> rusqlite::Result<()> {
+fn mark(db: &Connection, stream: i64, period: PoolPeriod, start: i64, end: i64) -> rusqlite::Result<()> {
     let update = "UPDATE rollups SET pooled = 1 WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
     db.prepare_cached(update)?.execute(params![stream, period.name(), start, end]).map(drop)
 }
@@ -332,16 +344,16 @@ fn mark(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> r
 fn stored(
     db: &Connection,
     stream: i64,
-    period: Period,
+    period: PoolPeriod,
     start: i64,
     end: i64,
-) -> Result<Option<Pool>, Failure> {
+) -> Result<Option<Pool>, RollupError> {
     let query = "SELECT unit, pool FROM rollups WHERE (stream, unit, start_ns) = (?1, ?2, ?3) UNION ALL \
                  SELECT unit, pool FROM rollups WHERE (stream, unit, pooled) = (?1, ?5, 0) AND start_ns >= ?3 AND start_ns < ?4 \
                  UNION ALL \
                  SELECT unit, pool FROM rollups WHERE (stream, unit, pooled) = (?1, ?6, 0) AND start_ns >= ?3 AND start_ns < ?4";
-    let shorter = |period: Period| Some(period.part()).filter(|p| p.is_stored());
-    let name = |period: Option<Period>| period.map_or("", Period::name);
+    let shorter = |period: PoolPeriod| Some(period.part()).filter(|p| p.is_stored());
+    let name = |period: Option<PoolPeriod>| period.map_or("", PoolPeriod::name);
     let part = shorter(period);
     let units = (name(part), name(part.and_then(shorter)));
     let mut rows = db.prepare_cached(query)?;
@@ -350,7 +362,7 @@ fn stored(
     while let Some(row) = rows.next()? {
         whole |= row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)? == period.name();
         let found = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        let found = read_pool(found).map_err(Failure::Other)?;
+        let found = read_pool(found).map_err(RollupError::Other)?;
         match &mut pool {
             Some(pool) => pool.merge(&found),
             None => pool = Some(found),
@@ -360,14 +372,14 @@ fn stored(
 }
 
 /// An error of the catalogue, or of a pool in it.
-enum Failure {
+enum RollupError {
     Sql(rusqlite::Error),
-    Other(Error),
+    Other(ArchiveError),
 }
 
-impl From<rusqlite::Error> for Failure {
-    fn from(e: rusqlite::Error) -> Failure {
-        Failure::Sql(e)
+impl From<rusqlite::Error> for RollupError {
+    fn from(e: rusqlite::Error) -> RollupError {
+        RollupError::Sql(e)
     }
 }
 
@@ -375,19 +387,19 @@ impl From<rusqlite::Error> for Failure {
 fn pool_of(
     db: &Connection,
     stream: i64,
-    period: Period,
+    period: PoolPeriod,
     start: i64,
     end: i64,
     store: bool,
-) -> Result<Pool, Failure> {
-    let read = |bytes: &[u8]| read_pool(bytes).map_err(Failure::Other);
+) -> Result<Pool, RollupError> {
+    let read = |bytes: &[u8]| read_pool(bytes).map_err(RollupError::Other);
     if period.is_stored()
         && let Some(pool) = stored(db, stream, period, start, end)?
     {
         return Ok(pool);
     }
     let mut pool = Pool::default();
-    if period.part() == Period::Test {
+    if period.part() == PoolPeriod::Test {
         let query = "SELECT pool FROM tests WHERE stream = ?1 AND started_ns >= ?2 AND started_ns < ?3 \
                      UNION ALL SELECT pool FROM kept WHERE stream = ?1 AND hour_ns >= ?2 AND hour_ns < ?3";
         let mut tests = db.prepare_cached(query)?;
@@ -426,7 +438,7 @@ fn pool_of(
 pub(crate) fn parts(
     db: &Connection,
     stream: i64,
-    period: Period,
+    period: PoolPeriod,
     start: i64,
     end: i64,
 ) -> rusqlite::Result<Vec<(i64, i64)>> {
@@ -453,16 +465,16 @@ impl Archive {
     /// `figure` of each stream that `filter` lets through, by `period`. Tags cannot be asked for: roll-ups do not know them.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a figure that tests cannot be pooled for; or another.
+    /// [`ArchiveError::Usage`] for a figure that tests cannot be pooled for; or another.
     pub fn query(
         &self,
         filter: &Filter,
         figure: &Scalar,
-        period: Period,
-    ) -> Result<Vec<(Stream, Vec<Point>)>, Error> {
+        period: PoolPeriod,
+    ) -> Result<Vec<(PooledStream, Vec<PeriodValue>)>, ArchiveError> {
         if !pool::has(figure) {
             let pooled = jitlat_core::scalars::SCALARS.iter().filter(|f| pool::has(f)).map(|f| f.key);
-            return Err(Error::Usage(format!(
+            return Err(ArchiveError::Usage(format!(
                 "{} is a figure of one test and of no period: `jitlat archive ls --figure {}` shows that of each test; of a \
                  period there are {}",
                 figure.key,
@@ -474,7 +486,7 @@ impl Archive {
         let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
         let mut all = Vec::new();
         for (id, stream) in self.streams_of(filter)? {
-            let points = if period == Period::Test {
+            let points = if period == PoolPeriod::Test {
                 self.tests_of(id, figure, from, to)?
             } else {
                 let spans = parts(&self.db, id, period, from, to).map_err(self.sql("reading"))?;
@@ -486,10 +498,10 @@ impl Archive {
                         Some(known) => known,
                         None => PoolScalar::of(&self.pool(id, period, start.max(from), end.min(to))?, figure),
                     };
-                    let start_ns = if period == Period::All { self.first(id, from)? } else { start };
-                    Ok(Point { start_ns, test: None, tests, sent, value })
+                    let start_ns = if period == PoolPeriod::All { self.first(id, from)? } else { start };
+                    Ok(PeriodValue { start_ns, test: None, tests, sent, value })
                 };
-                spans.into_iter().map(point).collect::<Result<Vec<_>, Error>>()?
+                spans.into_iter().map(point).collect::<Result<Vec<_>, ArchiveError>>()?
             };
             if !points.is_empty() {
                 all.push((stream, points));
@@ -503,22 +515,22 @@ impl Archive {
     pub(crate) fn stored_in_one_pass<T>(
         &self,
         stream: i64,
-        period: Period,
+        period: PoolPeriod,
         from: i64,
         to: i64,
         read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<BTreeMap<i64, T>, Error> {
+    ) -> Result<BTreeMap<i64, T>, ArchiveError> {
         self.known_failure(self.stored_by_start(stream, period, from, to, read))
     }
 
     fn stored_by_start<T>(
         &self,
         stream: i64,
-        period: Period,
+        period: PoolPeriod,
         from: i64,
         to: i64,
         read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<BTreeMap<i64, T>, Failure> {
+    ) -> Result<BTreeMap<i64, T>, RollupError> {
         let mut found = BTreeMap::new();
         if !period.is_stored() {
             return Ok(found);
@@ -547,24 +559,30 @@ impl Archive {
     /// The pool of the tests of each stream that `filter` lets through, of all time that it allows.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn pools(&self, filter: &Filter) -> Result<Vec<(Stream, Pool)>, Error> {
+    /// [`ArchiveError`].
+    pub fn pools(&self, filter: &Filter) -> Result<Vec<(PooledStream, Pool)>, ArchiveError> {
         let from = filter.since.map_or(i64::MIN, |When(at)| at.0);
         let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
         let streams = self.streams_of(filter)?;
         let pools =
-            streams.into_iter().map(|(id, stream)| Ok((stream, self.pool(id, Period::All, from, to)?)));
+            streams.into_iter().map(|(id, stream)| Ok((stream, self.pool(id, PoolPeriod::All, from, to)?)));
         pools.collect()
     }
 
-    fn first(&self, stream: i64, from: i64) -> Result<i64, Error> {
+    fn first(&self, stream: i64, from: i64) -> Result<i64, ArchiveError> {
         let query = "SELECT coalesce(min(started_ns), 0) FROM tests WHERE stream = ? AND started_ns >= ?";
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
     /// Each test's own figure, as [`Archive::list`] has it; of tests from before the figure was known, that of their pool.
-    fn tests_of(&self, stream: i64, figure: &Scalar, from: i64, to: i64) -> Result<Vec<Point>, Error> {
-        let run = || -> Result<Vec<Point>, Failure> {
+    fn tests_of(
+        &self,
+        stream: i64,
+        figure: &Scalar,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<PeriodValue>, ArchiveError> {
+        let run = || -> Result<Vec<PeriodValue>, RollupError> {
             let there = figure_columns(&self.db)?;
             let column =
                 |key: &str| if there.contains(key) { format!("f.\"{key}\"") } else { "NULL".to_owned() };
@@ -581,10 +599,10 @@ impl Archive {
                 let mut sent = row.get::<_, Option<f64>>(2)?.unwrap_or(0.0) as u64;
                 let mut value: Option<f64> = row.get(3)?;
                 if let Some(bytes) = row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
-                    let pool = read_pool(bytes).map_err(Failure::Other)?;
+                    let pool = read_pool(bytes).map_err(RollupError::Other)?;
                     (sent, value) = (pool.sent, value.or(pool.scalar(figure)));
                 }
-                points.push(Point {
+                points.push(PeriodValue {
                     start_ns: row.get(1)?,
                     test: Some(TestId(row.get(0)?).to_string()),
                     tests: 1,
@@ -597,21 +615,27 @@ impl Archive {
         self.known_failure(run())
     }
 
-    fn known_failure<T>(&self, result: Result<T, Failure>) -> Result<T, Error> {
+    fn known_failure<T>(&self, result: Result<T, RollupError>) -> Result<T, ArchiveError> {
         result.map_err(|failure| match failure {
-            Failure::Sql(e) => self.sql("reading")(e),
-            Failure::Other(e) => e,
+            RollupError::Sql(e) => self.sql("reading")(e),
+            RollupError::Other(e) => e,
         })
     }
 
     /// The pool of a stream from `start` up to `end`: what is whole from roll-ups, the rest from smaller ones.
-    pub(crate) fn pool(&self, stream: i64, period: Period, start: i64, end: i64) -> Result<Pool, Error> {
+    pub(crate) fn pool(
+        &self,
+        stream: i64,
+        period: PoolPeriod,
+        start: i64,
+        end: i64,
+    ) -> Result<Pool, ArchiveError> {
         // The largest periods that lie within.
         let mut pool = Pool::default();
         let mut spans = vec![(period, start, end)];
         while let Some((period, start, end)) = spans.pop() {
             let whole = period.is_stored() && period.around(start) == (start, end);
-            if whole || period == Period::Test {
+            if whole || period == PoolPeriod::Test {
                 let found = self.stored_pool(stream, period, start, end)?;
                 if pool.tests == 0 {
                     pool = found;
@@ -620,8 +644,8 @@ impl Archive {
                 }
                 continue;
             }
-            if period == Period::Hour {
-                spans.push((Period::Test, start, end));
+            if period == PoolPeriod::Hour {
+                spans.push((PoolPeriod::Test, start, end));
                 continue;
             }
             for (from, to) in
@@ -634,9 +658,15 @@ impl Archive {
     }
 
     /// A pool, stored for the next query where that is possible.
-    fn stored_pool(&self, stream: i64, period: Period, start: i64, end: i64) -> Result<Pool, Error> {
+    fn stored_pool(
+        &self,
+        stream: i64,
+        period: PoolPeriod,
+        start: i64,
+        end: i64,
+    ) -> Result<Pool, ArchiveError> {
         if !period.is_stored() {
-            return self.known_failure(pool_of(&self.db, stream, Period::Test, start, end, false));
+            return self.known_failure(pool_of(&self.db, stream, PoolPeriod::Test, start, end, false));
         }
         let query = "SELECT 1 FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
         let there =
@@ -646,8 +676,8 @@ impl Archive {
             let mut failed = None;
             let stored = self.transaction(|all| match pool_of(all, stream, period, start, end, true) {
                 Ok(pool) => Ok(Some(pool)),
-                Err(Failure::Sql(e)) => Err(e),
-                Err(Failure::Other(e)) => {
+                Err(RollupError::Sql(e)) => Err(e),
+                Err(RollupError::Other(e)) => {
                     failed = Some(e);
                     Ok(None)
                 }
@@ -670,16 +700,16 @@ mod tests {
     #[test]
     fn periods_begin_where_the_calendar_says() {
         let at = 1_763_900_000_000_000_000; // 2025-11-23 12:13:20 UTC
-        let of = |period: Period| {
+        let of = |period: PoolPeriod| {
             let (from, to) = period.around(at);
             let text = |ns: i64| Timestamp::from_nanosecond(ns.into()).unwrap().to_string();
             (text(from), text(to))
         };
-        assert_eq!(of(Period::Hour), ("2025-11-23T12:00:00Z".into(), "2025-11-23T13:00:00Z".into()));
-        assert_eq!(of(Period::Day), ("2025-11-23T00:00:00Z".into(), "2025-11-24T00:00:00Z".into()));
-        assert_eq!(of(Period::Month), ("2025-11-01T00:00:00Z".into(), "2025-12-01T00:00:00Z".into()));
-        assert_eq!(of(Period::Year), ("2025-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into()));
-        for period in [Period::Hour, Period::Day, Period::Month, Period::Year] {
+        assert_eq!(of(PoolPeriod::Hour), ("2025-11-23T12:00:00Z".into(), "2025-11-23T13:00:00Z".into()));
+        assert_eq!(of(PoolPeriod::Day), ("2025-11-23T00:00:00Z".into(), "2025-11-24T00:00:00Z".into()));
+        assert_eq!(of(PoolPeriod::Month), ("2025-11-01T00:00:00Z".into(), "2025-12-01T00:00:00Z".into()));
+        assert_eq!(of(PoolPeriod::Year), ("2025-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into()));
+        for period in [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month, PoolPeriod::Year] {
             for at in [i64::MIN, -1, 0, i64::MAX] {
                 let (from, to) = period.around(at);
                 assert!(from <= at && at <= to, "{period:?} {at}");

@@ -1,23 +1,23 @@
 //! Tests by their number: the log again, its records, and what the catalogue keeps as bytes.
 
 use crate::catalogue::unsigned;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::unpack;
-use crate::packets::{Piece, Rows, StoredFile, StoredTest};
-use crate::parts::Header;
-use crate::text::{self, Rest};
+use crate::packets::{Piece, StoredFile, StoredTest, TestRows};
+use crate::parts::TestHeader;
+use crate::text::{self, OtherLines};
 use crate::{Archive, TestId};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogReader, Row};
+use jitlat_store::log::{LogReader, LogRow};
 use rusqlite::{OptionalExtension, Row as SqlRow};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
 /// Packets handed out at a time.
-const AT_ONCE: usize = 512;
+const PACKETS_PER_BATCH: usize = 512;
 
 /// How often a test is looked up again whose file was replaced meanwhile.
-const TRIES: usize = 3;
+const MAX_LOOKUPS: usize = 3;
 
 /// A checksum as it is written.
 fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
@@ -28,7 +28,7 @@ fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
 }
 
 /// Where the packets of a test are.
-pub(crate) struct Place {
+pub(crate) struct PacketLocation {
     pub file: Option<i64>,
     pub row_group: u64,
     pub first_row: u64,
@@ -36,27 +36,27 @@ pub(crate) struct Place {
 }
 
 /// The packets of a test, in order of arrival.
-pub struct Packets {
-    pub(crate) rows: Rows,
+pub struct StoredPackets {
+    pub(crate) rows: TestRows,
 }
 
-impl Packets {
+impl StoredPackets {
     /// The next rows of the log, some thousand at a time; empty after the last.
     ///
     /// # Errors
-    /// [`Error::Damaged`].
-    pub fn rows(&mut self) -> Result<&[Row], Error> {
+    /// [`ArchiveError::Damaged`].
+    pub fn rows(&mut self) -> Result<&[LogRow], ArchiveError> {
         self.rows.next_batch()
     }
 
     /// The next packets, some thousand of them, handed to `push` in parts; `false` after the last.
     ///
     /// # Errors
-    /// [`Error::Damaged`].
-    pub fn next(&mut self, mut push: impl FnMut(&[PacketRecord])) -> Result<bool, Error> {
+    /// [`ArchiveError::Damaged`].
+    pub fn next(&mut self, mut push: impl FnMut(&[PacketRecord])) -> Result<bool, ArchiveError> {
         let batch = self.rows.next_batch()?;
-        let mut records = Vec::with_capacity(AT_ONCE);
-        for rows in batch.chunks(AT_ONCE) {
+        let mut records = Vec::with_capacity(PACKETS_PER_BATCH);
+        for rows in batch.chunks(PACKETS_PER_BATCH) {
             records.clear();
             records.extend(rows.iter().map(|row| row.record));
             push(&records);
@@ -69,9 +69,9 @@ impl Archive {
     /// The test whose number begins with the hexadecimal digits `text`, or whose name it is.
     ///
     /// # Errors
-    /// [`Error::NoSuchTest`], [`Error::Ambiguous`].
-    pub fn find(&self, text: &str) -> Result<TestId, Error> {
-        let none = || Error::NoSuchTest { archive: self.root.clone(), id: text.to_owned() };
+    /// [`ArchiveError::NoSuchTest`], [`ArchiveError::Ambiguous`].
+    pub fn find(&self, text: &str) -> Result<TestId, ArchiveError> {
+        let none = || ArchiveError::NoSuchTest { archive: self.root.clone(), id: text.to_owned() };
         let digits = text.len() <= 16 && text.len() >= 4 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let found: Vec<i64> = if digits {
             let padded =
@@ -84,20 +84,20 @@ impl Archive {
         match found[..] {
             [] => Err(none()),
             [id] => Ok(TestId(id)),
-            _ => Err(Error::Ambiguous { id: text.to_owned(), count: found.len() }),
+            _ => Err(ArchiveError::Ambiguous { id: text.to_owned(), count: found.len() }),
         }
     }
 
-    pub(crate) fn ids(&self, query: &str, with: impl rusqlite::Params) -> Result<Vec<i64>, Error> {
+    pub(crate) fn ids(&self, query: &str, with: impl rusqlite::Params) -> Result<Vec<i64>, ArchiveError> {
         let run = || self.db.prepare_cached(query)?.query_map(with, |row| row.get(0))?.collect();
         let found: rusqlite::Result<Vec<i64>> = run();
         found.map_err(self.sql("reading"))
     }
 
-    pub(crate) fn place(&self, id: TestId) -> Result<Place, Error> {
+    pub(crate) fn place(&self, id: TestId) -> Result<PacketLocation, ArchiveError> {
         let query = "SELECT file, row_group, first_row, packets FROM tests WHERE id = ?";
         let take = |row: &SqlRow<'_>| {
-            Ok(Place {
+            Ok(PacketLocation {
                 file: row.get(0)?,
                 row_group: unsigned(row, 1)?,
                 first_row: unsigned(row, 2)?,
@@ -106,11 +106,11 @@ impl Archive {
         };
         let mut found = self.db.prepare_cached(query).map_err(self.sql("reading"))?;
         let place = found.query_row([id.0], take).optional().map_err(self.sql("reading"))?;
-        place.ok_or_else(|| Error::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
+        place.ok_or_else(|| ArchiveError::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
     }
 
     /// A file as the catalogue knows it.
-    pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, Error> {
+    pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, ArchiveError> {
         let run = || {
             let query = "SELECT name, footer_start, footer_bytes, footer_sum FROM files WHERE id = ?";
             let (name, footer) = self.db.query_row(query, [file], |row| {
@@ -137,20 +137,20 @@ impl Archive {
         // An archive may come from somebody else, and is not to name files elsewhere.
         let inside = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
         if !inside || !name.starts_with("packets/") {
-            return Err(Error::Impossible(format!("it names the file {name}")));
+            return Err(ArchiveError::Impossible(format!("it names the file {name}")));
         }
         Ok(StoredFile { path: self.root.join(name), ..stored })
     }
 
-    pub(crate) fn rows(&self, id: TestId) -> Result<Rows, Error> {
+    pub(crate) fn rows(&self, id: TestId) -> Result<TestRows, ArchiveError> {
         let mut tries = 0;
         loop {
             let place = self.place(id)?;
-            let stored = self.stored(place.file.ok_or(Error::Pruned(id))?)?;
+            let stored = self.stored(place.file.ok_or(ArchiveError::Pruned(id))?)?;
             match stored.rows(id.0, place.row_group, place.first_row, place.rows) {
                 // Its packets were put into another file since it was looked up.
-                Err(Error::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && tries < TRIES =>
+                Err(ArchiveError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && tries < MAX_LOOKUPS =>
                 {
                     tries += 1;
                 }
@@ -159,19 +159,19 @@ impl Archive {
         }
     }
 
-    fn rest(&self, id: TestId) -> Result<Rest, Error> {
+    fn rest(&self, id: TestId) -> Result<OtherLines, ArchiveError> {
         let query = "SELECT rest FROM tests WHERE id = ?";
         let bytes: Vec<u8> =
             self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
-        Rest::from_bytes(&bytes)
-            .ok_or_else(|| Error::Impossible(format!("the header of test {id} cannot be read")))
+        OtherLines::from_bytes(&bytes)
+            .ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))
     }
 
     /// The log of a test, as a reader of its file would be; `name` is used in errors.
     ///
     /// # Errors
-    /// [`Error`]; damage that is found later is an error of the reader.
-    pub fn reader(&self, id: TestId, name: &str) -> Result<LogReader, Error> {
+    /// [`ArchiveError`]; damage that is found later is an error of the reader.
+    pub fn reader(&self, id: TestId, name: &str) -> Result<LogReader, ArchiveError> {
         text::reader(name, self.rows(id)?, self.rest(id)?)
     }
 
@@ -179,7 +179,7 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::reader`].
-    pub fn log(&self, id: TestId) -> Result<Box<dyn Read + Send>, Error> {
+    pub fn log(&self, id: TestId) -> Result<Box<dyn Read + Send>, ArchiveError> {
         text::text(self.rows(id)?, self.rest(id)?)
     }
 
@@ -187,24 +187,24 @@ impl Archive {
     ///
     /// # Errors
     /// As [`Archive::reader`].
-    pub fn packets(&self, id: TestId) -> Result<Packets, Error> {
-        Ok(Packets { rows: self.rows(id)? })
+    pub fn packets(&self, id: TestId) -> Result<StoredPackets, ArchiveError> {
+        Ok(StoredPackets { rows: self.rows(id)? })
     }
 
     /// Everything of a test that is no packet, to be put together with [`Archive::packets`].
     ///
     /// # Errors
     /// As [`Archive::reader`].
-    pub fn header(&self, id: TestId) -> Result<Header, Error> {
+    pub fn header(&self, id: TestId) -> Result<TestHeader, ArchiveError> {
         let place = self.place(id)?;
         let query = "SELECT hash, source FROM tests WHERE id = ?";
         let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
         let (hash, source) = known.map_err(self.sql("reading"))?;
         let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key");
-        let tags = tags.as_mut().map_err(|e| Error::Impossible(e.to_string()))?;
+        let tags = tags.as_mut().map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         let found = tags.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
         let tags: Vec<(String, String)> = found.map_err(self.sql("reading"))?;
-        Ok(Header::new(StoredTest {
+        Ok(TestHeader::new(StoredTest {
             id: id.0,
             hash,
             row_group: place.row_group,
@@ -219,8 +219,8 @@ impl Archive {
     /// Everything known about a test except its packets.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn session(&self, id: TestId) -> Result<Session, Error> {
+    /// [`ArchiveError`].
+    pub fn session(&self, id: TestId) -> Result<Session, ArchiveError> {
         let run = || {
             let mut found = self.db.prepare_cached("SELECT session FROM tests WHERE id = ?")?;
             found.query_row([id.0], |row| row.get::<_, Vec<u8>>(0))

@@ -2,7 +2,7 @@
 
 use crate::Archive;
 use crate::alerts::count;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use rusqlite::Row;
 
 /// The beginning of the names of these counters.
@@ -10,7 +10,7 @@ const PREFIX: &str = "slot\t";
 
 /// Which slots.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slots {
+pub struct SlotFilter {
     /// The name of the test.
     pub test: String,
     /// The host that starts it.
@@ -25,11 +25,11 @@ impl Archive {
     /// Adds slots that have ended.
     ///
     /// # Errors
-    /// [`Error`]; then none is counted.
-    pub fn count_slots(&self, ended: &[(Slots, u64)]) -> Result<(), Error> {
+    /// [`ArchiveError`]; then none is counted.
+    pub fn count_slots(&self, ended: &[(SlotFilter, u64)]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             ended.iter().try_for_each(|(slots, n)| {
-                let Slots { test, client, server, ending } = slots;
+                let SlotFilter { test, client, server, ending } = slots;
                 let name = format!("{PREFIX}{test}\t{client}\t{server}\t{ending}");
                 count(all, &name, i64::try_from(*n).unwrap_or(i64::MAX)).map(drop)
             })
@@ -39,8 +39,8 @@ impl Archive {
     /// All slots that ever ended.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn slots(&self) -> Result<Vec<(Slots, u64)>, Error> {
+    /// [`ArchiveError`].
+    pub fn slots(&self) -> Result<Vec<(SlotFilter, u64)>, ArchiveError> {
         let run = || {
             let query = "SELECT name, value FROM counters WHERE substr(name, 1, 5) = ?";
             let mut counters = self.db.prepare_cached(query)?;
@@ -50,7 +50,7 @@ impl Archive {
         let slots = |(name, n): (String, u64)| {
             let mut parts = name.split('\t').skip(1).map(str::to_owned);
             let mut next = || parts.next();
-            Some((Slots { test: next()?, client: next()?, server: next()?, ending: next()? }, n))
+            Some((SlotFilter { test: next()?, client: next()?, server: next()?, ending: next()? }, n))
         };
         Ok(run().map_err(self.sql("reading"))?.into_iter().filter_map(slots).collect())
     }

@@ -1,9 +1,9 @@
-//! [`Rest`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
+//! [`OtherLines`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::decompress;
-use crate::packets::Rows;
-use jitlat_store::log::{LogReader, ReadError, RowText};
+use crate::packets::TestRows;
+use jitlat_store::log::{LogReadError, LogReader, RowText};
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fs::File;
@@ -11,9 +11,9 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
-pub(crate) const MOST_REST: usize = 1 << 26;
+pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
 /// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
-pub(crate) const TAIL: usize = 64 * 1024;
+pub(crate) const TAIL_BYTES: usize = 64 * 1024;
 
 /// Bytes that are written as such, and not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Blob {
 /// The lines that are no rows as this program writes them: header, closing lines, and damaged lines between. Each part with the
 /// number of rows before it, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rest {
+pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
     /// Whether the last 64 KiB are no text: then a reader of the file does not see its closing lines before its rows.
     pub opaque_end: bool,
 }
 
-impl Rest {
+impl OtherLines {
     /// Adds `line` behind `rows` rows.
     pub fn push(&mut self, rows: u64, line: &[u8]) {
         match self.lines.last_mut() {
@@ -62,20 +62,20 @@ impl Rest {
         }
     }
 
-    /// As bytes for [`Rest::from_bytes`].
+    /// As bytes for [`OtherLines::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
     }
 
-    /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
-        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MOST_REST)?).ok()
+    /// What [`OtherLines::to_bytes`] wrote; `None` if it was something else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
+        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
 }
 
 /// The text of a log: rows between the other lines.
 struct LogText {
-    rows: Rows,
+    rows: TestRows,
     text: RowText,
     rest: std::iter::Peekable<std::vec::IntoIter<(u64, Blob)>>,
     /// Rows written.
@@ -85,13 +85,13 @@ struct LogText {
 }
 
 /// Bytes made at a time, about.
-const CHUNK: usize = 128 * 1024;
+const CHUNK_BYTES: usize = 128 * 1024;
 
 impl LogText {
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> Result<(), ArchiveError> {
         self.out.clear();
         self.at = 0;
-        while self.out.len() < CHUNK {
+        while self.out.len() < CHUNK_BYTES {
             if let Some((_, part)) = self.rest.next_if(|(before, _)| *before <= self.written) {
                 self.out.extend_from_slice(&part.0);
                 continue;
@@ -99,14 +99,18 @@ impl LogText {
             match self.rows.next()? {
                 Some(row) => {
                     if !self.text.write(&mut self.out, row) {
-                        return Err(Error::Impossible(
+                        return Err(ArchiveError::Impossible(
                             "a packet without its two times in a log that needs them".to_owned(),
                         ));
                     }
                     self.written += 1;
                 }
                 None if self.rest.peek().is_none() => break,
-                None => return Err(Error::Impossible("lines after more packets than there are".to_owned())),
+                None => {
+                    return Err(ArchiveError::Impossible(
+                        "lines after more packets than there are".to_owned(),
+                    ));
+                }
             }
         }
         Ok(())
@@ -126,27 +130,27 @@ impl Read for LogText {
 }
 
 /// A reader of the lines before the first row, which knows the `end` beforehand.
-pub(crate) fn header_reader(name: &str, rest: &Rest, end: &[u8]) -> Result<LogReader, ReadError> {
+pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
 /// The text of a log, from its rows and its other lines.
-pub(crate) fn text(rows: Rows, rest: Rest) -> Result<Box<dyn Read + Send>, Error> {
+pub(crate) fn text(rows: TestRows, rest: OtherLines) -> Result<Box<dyn Read + Send>, ArchiveError> {
     let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
 /// A reader of the log, as [`LogReader::open`] makes one of the file.
-pub(crate) fn reader(name: &str, rows: Rows, rest: Rest) -> Result<LogReader, Error> {
+pub(crate) fn reader(name: &str, rows: TestRows, rest: OtherLines) -> Result<LogReader, ArchiveError> {
     let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
     Ok(LogReader::with_end(name, text, &end)?)
 }
 
 /// What a reader of the file looks at before its rows, of a log with so many.
-pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
+pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     let end = match &rest.lines[..] {
         _ if rest.opaque_end => &[],
         [] => &[][..],
@@ -155,7 +159,7 @@ pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
         [(_, only)] => &only.0[header_of(&only.0)..],
         [.., (_, last)] => &last.0,
     };
-    end[end.len().saturating_sub(TAIL)..].to_vec()
+    end[end.len().saturating_sub(TAIL_BYTES)..].to_vec()
 }
 
 /// Bytes of the lines that a log begins with and that are no rows.
@@ -168,19 +172,20 @@ pub(crate) fn header_of(text: &[u8]) -> usize {
 }
 
 /// Whether what a reader of the file looks at before its rows is text.
-pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
-    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
-    let len = file.metadata().map_err(Error::io("opening the log", path))?.len();
+pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, ArchiveError> {
+    let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
+    let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
     let from = end_from(rest, len);
     let mut end = Vec::new();
-    let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
-    read.map_err(Error::io("reading the log", path))?;
+    let read =
+        file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL_BYTES as u64).read_to_end(&mut end));
+    read.map_err(ArchiveError::io("reading the log", path))?;
     Ok(std::str::from_utf8(&end).is_ok())
 }
 
 /// Where begins what a reader of a log of `len` bytes looks at before its rows.
-fn end_from(rest: &Rest, len: u64) -> u64 {
+fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
-    len.saturating_sub(TAIL as u64).max(header as u64)
+    len.saturating_sub(TAIL_BYTES as u64).max(header as u64)
 }

@@ -1,10 +1,10 @@
 //! [`Archive::compact`]: many small files into few; [`Archive::prune`]: what is old goes.
 
 use crate::add;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
-use crate::packets::{Block, StoredTest, Tests, Writer};
-use crate::text::Rest;
+use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
+use crate::text::OtherLines;
 use crate::{Archive, TestId, pushes};
 use core::str::FromStr;
 use jitlat_core::pool::Pool;
@@ -15,13 +15,13 @@ use std::fs;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Files up to this size are put together.
-const SMALL: u64 = 32 << 20;
+const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
 /// Most bytes put into one file, about.
-const FULL: u64 = 128 << 20;
+const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Rows after which small tests begin another row group: what is read for one of them.
-pub(crate) const SHARED_ROWS: usize = 1 << 18;
+pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
 /// Most tests in a file: their headers are read with it.
-const MOST_TESTS: usize = 20_000;
+const MAX_TESTS_PER_FILE: usize = 20_000;
 
 /// What [`Archive::compact`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -40,7 +40,7 @@ pub struct Compacted {
 
 /// What is kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// Packets of tests begun within this time; figures stay.
     Packets {
         /// Days.
@@ -58,19 +58,21 @@ pub enum Keep {
     },
 }
 
-impl FromStr for Keep {
-    type Err = Error;
+impl FromStr for Retention {
+    type Err = ArchiveError;
 
-    fn from_str(text: &str) -> Result<Keep, Error> {
+    fn from_str(text: &str) -> Result<Retention, ArchiveError> {
         let days = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());
         let keep = match text.split_once('=') {
-            Some(("packets", age)) => days(age).map(|days| Keep::Packets { days }),
-            Some(("tests", age)) => days(age).map(|days| Keep::Tests { days }),
-            Some(("size", size)) => quantity::bytes(size).ok().map(|bytes| Keep::Size { bytes }),
+            Some(("packets", age)) => days(age).map(|days| Retention::Packets { days }),
+            Some(("tests", age)) => days(age).map(|days| Retention::Tests { days }),
+            Some(("size", size)) => quantity::bytes(size).ok().map(|bytes| Retention::Size { bytes }),
             _ => None,
         };
         keep.ok_or_else(|| {
-            Error::Usage(format!("'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"))
+            ArchiveError::Usage(format!(
+                "'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"
+            ))
         })
     }
 }
@@ -91,37 +93,37 @@ pub struct Pruned {
 }
 
 /// A file, and where it is.
-struct Small {
+struct SmallFile {
     id: i64,
     name: String,
     bytes: u64,
 }
 
-impl Small {
+impl SmallFile {
     /// Out of the columns id, name and bytes.
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Small> {
-        Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
+        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
     }
 }
 
 /// The files all of whose tests began before `until`.
-fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<Small>> {
+fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
                  (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
-    db.prepare(query)?.query_map([until], Small::read)?.collect()
+    db.prepare(query)?.query_map([until], SmallFile::read)?.collect()
 }
 
 /// The files that must go so that those with newer tests take at most `bytes`.
-fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<Small>> {
+fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
                  ORDER BY newest DESC, id DESC";
     let mut files = db.prepare(query)?;
     let mut sum = 0u64;
-    let mut kept = |file: &Small| {
+    let mut kept = |file: &SmallFile| {
         sum = sum.saturating_add(file.bytes);
         sum <= bytes
     };
-    let files = files.query_map([], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()?;
+    let files = files.query_map([], SmallFile::read)?.collect::<rusqlite::Result<Vec<SmallFile>>>()?;
     Ok(files.into_iter().skip_while(|file| kept(file)).collect())
 }
 
@@ -129,22 +131,26 @@ impl Archive {
     /// Puts small files of the same day together. Tests stay whole; a log comes back byte for byte as before.
     ///
     /// # Errors
-    /// [`Error`]; then no packet is lost.
-    pub fn compact(&self) -> Result<Compacted, Error> {
+    /// [`ArchiveError`]; then no packet is lost.
+    pub fn compact(&self) -> Result<Compacted, ArchiveError> {
         let _writing = self.lock()?;
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
         let small = || {
             let mut files = self.db.prepare(query)?;
-            files.query_map([SMALL as i64], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()
+            files
+                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
+                .collect::<rusqlite::Result<Vec<SmallFile>>>()
         };
         let files = small().map_err(self.sql("reading"))?;
         let mut done = Compacted::default();
-        let folder = |small: &Small| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let folder = |small: &SmallFile| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
         for day in files.chunk_by(|a, b| folder(a) == folder(b)) {
-            let mut group: Vec<&Small> = Vec::new();
+            let mut group: Vec<&SmallFile> = Vec::new();
             for file in day {
                 group.push(file);
-                if group.iter().map(|f| f.bytes).sum::<u64>() >= FULL || group.len() >= MOST_TESTS {
+                if group.iter().map(|f| f.bytes).sum::<u64>() >= MAX_MERGED_FILE_BYTES
+                    || group.len() >= MAX_TESTS_PER_FILE
+                {
                     self.put_together(&std::mem::take(&mut group), &mut done)?;
                 }
             }
@@ -153,18 +159,18 @@ impl Archive {
         Ok(done)
     }
 
-    fn put_together(&self, files: &[&Small], done: &mut Compacted) -> Result<(), Error> {
+    fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
         // What cannot be read stays where it is, and everything else goes on.
-        let whole = |file: &&&Small| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
-        let (files, damaged): (Vec<&&Small>, Vec<&&Small>) = files.iter().partition(|f| whole(f));
+        let whole = |file: &&&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
+        let (files, damaged): (Vec<&&SmallFile>, Vec<&&SmallFile>) = files.iter().partition(|f| whole(f));
         done.damaged += damaged.len() as u64;
         if files.len() < 2 {
             return Ok(());
         }
-        let (mut moved, mut block) = (Vec::new(), Block::default());
+        let (mut moved, mut block) = (Vec::new(), ColumnBlock::default());
         let names: String = files.iter().map(|f| f.name.as_str()).collect();
         let name = format!("{:016x}.parquet", xxh3_64(names.as_bytes()));
-        let mut writer = Writer::create(&self.root.join("tmp").join(&name))?;
+        let mut writer = PacketFileWriter::create(&self.root.join("tmp").join(&name))?;
         let mut group = 0u64;
         for file in &files {
             let ids = self.ids("SELECT id FROM tests WHERE file = ? ORDER BY started_ns, id", [file.id])?;
@@ -182,9 +188,9 @@ impl Archive {
                     count += batch.len() as u64;
                 }
                 moved.push(self.moved(id, row_group, first_row, count)?);
-                if block.len() >= SHARED_ROWS {
+                if block.len() >= MIN_SHARED_ROWS {
                     writer.write(&[&block])?;
-                    block = Block::default();
+                    block = ColumnBlock::default();
                     group += 1;
                 }
             }
@@ -192,7 +198,7 @@ impl Archive {
         writer.write(&[&block])?;
         let folder = files[0].name.rsplit_once('/').map_or("packets", |(folder, _)| folder);
         let published =
-            writer.publish(&self.root, &format!("{folder}/{name}"), &Tests { tests: moved.clone() })?;
+            writer.publish(&self.root, &format!("{folder}/{name}"), &FileTests { tests: moved.clone() })?;
         let entered = self.transaction(|all| {
             let file = add::file(all, &published)?;
             let mut update =
@@ -208,7 +214,7 @@ impl Archive {
         }
         for file in &files {
             let path = self.root.join(&file.name);
-            fs::remove_file(&path).map_err(Error::io("removing", &path))?;
+            fs::remove_file(&path).map_err(ArchiveError::io("removing", &path))?;
             done.bytes_before += file.bytes;
         }
         done.before += files.len() as u64;
@@ -218,7 +224,13 @@ impl Archive {
     }
 
     /// What the new file says of a test.
-    fn moved(&self, id: TestId, row_group: u64, first_row: u64, rows: u64) -> Result<StoredTest, Error> {
+    fn moved(
+        &self,
+        id: TestId,
+        row_group: u64,
+        first_row: u64,
+        rows: u64,
+    ) -> Result<StoredTest, ArchiveError> {
         let run = || {
             let query = "SELECT hash, source, rest FROM tests WHERE id = ?";
             let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?));
@@ -231,9 +243,9 @@ impl Archive {
             Ok((hash, source, rest, tags))
         };
         let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
-        let rest = Rest::from_bytes(&rest);
+        let rest = OtherLines::from_bytes(&rest);
         let rest =
-            rest.ok_or_else(|| Error::Impossible(format!("the header of test {id} cannot be read")))?;
+            rest.ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))?;
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
@@ -241,21 +253,21 @@ impl Archive {
     /// periods stay as they are. What waited for a collector is counted as dropped.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, Error> {
+    /// [`ArchiveError`].
+    pub fn prune(&self, keep: Retention, now: WallTime) -> Result<Pruned, ArchiveError> {
         let _writing = self.lock()?;
         const DAY: i64 = 86_400_000_000_000;
         let until = match keep {
-            Keep::Packets { days } | Keep::Tests { days } => {
+            Retention::Packets { days } | Retention::Tests { days } => {
                 now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
             }
-            Keep::Size { .. } => i64::MIN,
+            Retention::Size { .. } => i64::MIN,
         };
         let mut done = Pruned::default();
         let mut failed = None;
         let files = self.transaction(|all| {
             let files = match keep {
-                Keep::Size { bytes } => beyond(all, bytes)?,
+                Retention::Size { bytes } => beyond(all, bytes)?,
                 _ => before(all, until)?,
             };
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
@@ -263,7 +275,7 @@ impl Archive {
                 done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
                 all.execute("DELETE FROM files WHERE id = ?", [file.id])?;
             }
-            if let Keep::Tests { .. } = keep {
+            if let Retention::Tests { .. } = keep {
                 let mut old = all.prepare("SELECT id, stream, started_ns, pool, hash FROM tests WHERE started_ns < ? AND file IS NULL")?;
                 let mut rows = old.query([until])?;
                 while let Some(row) = rows.next()? {
@@ -301,7 +313,7 @@ impl Archive {
             let path = self.root.join(&file.name);
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("removing", &path)(e));
+                    return Err(ArchiveError::io("removing", &path)(e));
                 }
                 _ => {}
             }

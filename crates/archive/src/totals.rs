@@ -1,8 +1,8 @@
 //! [`Archive::totals`]: all that was ever measured of each stream, as counters that only grow; [`share_bucket`]: losses of tests, counted.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::read_pool;
-use crate::{Archive, Period, Stream};
+use crate::{Archive, PoolPeriod, PooledStream};
 use jitlat_core::pool::Pool;
 use rusqlite::{Row, Transaction, params};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct StreamTotal {
     /// The stream's number in this archive.
     pub stream_id: i64,
     /// Which packets.
-    pub stream: Stream,
+    pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
@@ -40,7 +40,7 @@ pub struct StreamTotal {
 
 /// All that was ever measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct ArchiveTotals {
     /// How many tests entered the archive.
     pub entered: i64,
     /// By the order in which they became known.
@@ -61,19 +61,19 @@ impl Archive {
     /// of all, also of those that were removed since, without it.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn totals(&self, after: Option<i64>, most: usize) -> Result<Totals, Error> {
+    /// [`ArchiveError`].
+    pub fn totals(&self, after: Option<i64>, most: usize) -> Result<ArchiveTotals, ArchiveError> {
         let sql = self.sql("reading");
         // Everything as it was at one moment.
         let moment = self.db.unchecked_transaction().map_err(&sql)?;
-        let mut totals = Totals { entered: self.entered()?, ..Totals::default() };
+        let mut totals = ArchiveTotals { entered: self.entered()?, ..ArchiveTotals::default() };
         let (streams, count) = self.stream_list(most).map_err(&sql)?;
         totals.left_out = count.saturating_sub(streams.len() as u64);
         totals.streams = streams;
         match after {
             None => {
                 for total in &mut totals.streams {
-                    total.pool = self.pool(total.stream_id, Period::All, i64::MIN, i64::MAX)?;
+                    total.pool = self.pool(total.stream_id, PoolPeriod::All, i64::MIN, i64::MAX)?;
                 }
             }
             Some(number) => {
@@ -97,7 +97,7 @@ impl Archive {
         let take = |row: &Row<'_>| {
             Ok(StreamTotal {
                 stream_id: row.get(0)?,
-                stream: Stream::read(row)?,
+                stream: PooledStream::read(row)?,
                 src_name: row.get(8)?,
                 dst_name: row.get(9)?,
                 pool: Pool::default(),

@@ -35,16 +35,16 @@ pub enum Gaps {
 }
 
 /// Longest time of any law: a day.
-const LONGEST: i64 = 86_400_000_000_000;
+const MAX_GAP_NS: i64 = 86_400_000_000_000;
 
 impl Gaps {
     /// Whether these gaps can be drawn in reasonable time.
     pub fn is_possible(self) -> bool {
         match self {
-            Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= LONGEST,
-            Gaps::Exponential { least, mean } => 0 <= least.0 && least < mean && mean.0 <= LONGEST,
+            Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= MAX_GAP_NS,
+            Gaps::Exponential { least, mean } => 0 <= least.0 && least < mean && mean.0 <= MAX_GAP_NS,
             Gaps::Normal { mean, deviation } => {
-                0 < mean.0 && mean.0 <= LONGEST && 0 <= deviation.0 && deviation.0 / 10 <= mean.0
+                0 < mean.0 && mean.0 <= MAX_GAP_NS && 0 <= deviation.0 && deviation.0 / 10 <= mean.0
             }
         }
     }

@@ -11,7 +11,7 @@
 //! * [`prefix`] – [`Prefix`](prefix::Prefix): an IP address, or those that begin with the same bits
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
-//! * [`link`] – [`Link`](link::Link): the time that a packet occupies an access link
+//! * [`link`] – [`Link`](link::AccessLink): the time that a packet occupies an access link
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
@@ -21,7 +21,7 @@
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller lends for it
-//! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
+//! * [`state`] – [`State`](state::SavedAnalysis): an analysis as bytes, which can be merged with others
 //! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`live`] – what is known of a test while it runs
@@ -103,7 +103,7 @@ pub use spec::{Direction, Dscp, Schedule, TestSpec, Transport};
 pub use summary::Summary;
 #[doc(hidden)]
 pub use time::Nanos;
-pub use time::{Source, Span, Stamp, SteadyTime, WallTime};
+pub use time::{Span, Stamp, StampSource, SteadyTime, WallTime};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -88,7 +88,7 @@ pub struct ErrorEstimate(pub u16);
 
 /// The format of a sender's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum TimeFormat {
     /// Z = 0.
     #[default]
     Ntp,
@@ -104,7 +104,7 @@ impl ErrorEstimate {
     pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
 
     /// The smallest representable estimate that is at least `error`.
-    pub fn new(synchronised: bool, format: Format, error: Span) -> ErrorEstimate {
+    pub fn new(synchronised: bool, format: TimeFormat, error: Span) -> ErrorEstimate {
         let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
         let mut scale = 0;
         while units > 255 {
@@ -113,12 +113,12 @@ impl ErrorEstimate {
         }
         let multiplier = units.max(1) as u16;
         let s = if synchronised { SYNCHRONISED } else { 0 };
-        let z = if format == Format::Ptp { PTP } else { 0 };
+        let z = if format == TimeFormat::Ptp { PTP } else { 0 };
         ErrorEstimate(s | z | scale << 8 | multiplier)
     }
 
     /// From the kernel's clock state: its maximum error if it is synchronised.
-    pub fn of_clock(state: Option<SyncState>, format: Format) -> ErrorEstimate {
+    pub fn of_clock(state: Option<SyncState>, format: TimeFormat) -> ErrorEstimate {
         match state {
             Some(s) => ErrorEstimate::new(s.synchronised, format, s.maximum_error),
             None => ErrorEstimate::new(false, format, Span::ZERO),
@@ -131,13 +131,13 @@ impl ErrorEstimate {
     }
 
     /// Z: the format of the times that belong to it.
-    pub fn format(self) -> Format {
-        if self.0 & PTP != 0 { Format::Ptp } else { Format::Ntp }
+    pub fn format(self) -> TimeFormat {
+        if self.0 & PTP != 0 { TimeFormat::Ptp } else { TimeFormat::Ntp }
     }
 
     /// The same estimate for times in `format`.
-    pub fn with_format(self, format: Format) -> ErrorEstimate {
-        let z = if format == Format::Ptp { PTP } else { 0 };
+    pub fn with_format(self, format: TimeFormat) -> ErrorEstimate {
+        let z = if format == TimeFormat::Ptp { PTP } else { 0 };
         ErrorEstimate(self.0 & !PTP | z)
     }
 
@@ -156,8 +156,8 @@ impl ErrorEstimate {
     /// The 64-bit field for `t` in this estimate's format.
     pub fn encode(self, t: WallTime) -> u64 {
         match self.format() {
-            Format::Ntp => NtpTime::from(t).0,
-            Format::Ptp => PtpTime::from(t).0,
+            TimeFormat::Ntp => NtpTime::from(t).0,
+            TimeFormat::Ptp => PtpTime::from(t).0,
         }
     }
 
@@ -166,8 +166,8 @@ impl ErrorEstimate {
     pub fn decode(self, field: u64, near: WallTime) -> Option<WallTime> {
         match self.format() {
             _ if field == 0 => None,
-            Format::Ntp => Some(NtpTime(field).to_nanos(near)),
-            Format::Ptp => PtpTime(field).to_nanos(near),
+            TimeFormat::Ntp => Some(NtpTime(field).to_nanos(near)),
+            TimeFormat::Ptp => PtpTime(field).to_nanos(near),
         }
     }
 }
@@ -204,12 +204,15 @@ mod tests {
 
     #[test]
     fn estimates() {
-        let e = ErrorEstimate::new(true, Format::Ptp, Span::millis(3));
-        assert!(e.synchronised() && e.format() == Format::Ptp && e.is_valid());
+        let e = ErrorEstimate::new(true, TimeFormat::Ptp, Span::millis(3));
+        assert!(e.synchronised() && e.format() == TimeFormat::Ptp && e.is_valid());
         assert!(e.error() >= Span::millis(3) && e.error().0 < 3_030_000, "{:?}", e.error());
-        assert_eq!(e.with_format(Format::Ntp), ErrorEstimate::new(true, Format::Ntp, Span::millis(3)));
+        assert_eq!(
+            e.with_format(TimeFormat::Ntp),
+            ErrorEstimate::new(true, TimeFormat::Ntp, Span::millis(3))
+        );
         assert!(!ErrorEstimate(0x8000).is_valid());
-        assert_eq!(ErrorEstimate::new(false, Format::Ntp, Span::ZERO), ErrorEstimate::UNKNOWN);
+        assert_eq!(ErrorEstimate::new(false, TimeFormat::Ntp, Span::ZERO), ErrorEstimate::UNKNOWN);
         assert_eq!(ErrorEstimate(0x3fff).error(), Span(i64::MAX));
     }
 
@@ -224,7 +227,7 @@ mod tests {
 
         #[test]
         fn an_estimate_never_understates(ns in 0i64..i64::MAX) {
-            let e = ErrorEstimate::new(true, Format::Ntp, Span(ns)).error().0;
+            let e = ErrorEstimate::new(true, TimeFormat::Ntp, Span(ns)).error().0;
             prop_assert!(e >= ns && (e as f64) <= ns as f64 * 1.01 + 1.0, "{ns} {e}");
         }
     }

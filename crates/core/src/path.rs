@@ -3,7 +3,7 @@
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
 use crate::distribution::sample::Sample;
-use crate::distribution::{Distribution, Wanted};
+use crate::distribution::{Distribution, DistributionRequest};
 use crate::metrics::moments::Moments;
 use crate::spec::{Dscp, Transport};
 use crate::time::Span;
@@ -30,7 +30,7 @@ pub struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum PathEnd {
     /// The destination answered.
     Destination,
     /// A router reports that the destination is unreachable; code of ICMP or ICMPv6.
@@ -39,7 +39,7 @@ pub enum End {
 
 /// One answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct ProbeReply {
     /// The sender of the answer.
     pub from: IpAddr,
     /// Time from the probe to the answer.
@@ -49,7 +49,7 @@ pub struct Reply {
     /// Labels of the probe, the outermost first.
     pub labels: Vec<Label>,
     /// Set if the path ends there.
-    pub end: Option<End>,
+    pub end: Option<PathEnd>,
 }
 
 /// A router or host that answered at a hop.
@@ -81,7 +81,7 @@ pub struct Hop {
     /// MPLS labels of the last answered probe on arrival there, the outermost first.
     pub labels: Vec<Label>,
     /// Set if the path ends here.
-    pub end: Option<End>,
+    pub end: Option<PathEnd>,
 }
 
 /// A change of the DSCP from one hop to the next.
@@ -128,7 +128,7 @@ pub struct HopReplies {
     /// Probes sent.
     pub sent: u64,
     /// Answers, in the order they came.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<ProbeReply>,
 }
 
 impl Hop {
@@ -154,7 +154,7 @@ impl Hop {
             rtt: distribution(&replies.replies.iter().map(|r| r.rtt.0).collect::<Vec<i64>>()),
             dscp,
             labels: replies.replies.last().map(|r| r.labels.clone()).unwrap_or_default(),
-            end: ends().find(|e| *e == End::Destination).or_else(|| ends().next()),
+            end: ends().find(|e| *e == PathEnd::Destination).or_else(|| ends().next()),
         }
     }
 
@@ -174,8 +174,8 @@ impl Hop {
             words += &format!(", MPLS label {}", label.label);
         }
         match self.end {
-            Some(End::Destination) => words += ", the destination",
-            Some(End::Unreachable(code)) => words += &format!(", unreachable (code {code})"),
+            Some(PathEnd::Destination) => words += ", the destination",
+            Some(PathEnd::Unreachable(code)) => words += &format!(", unreachable (code {code})"),
             None => {}
         }
         words
@@ -191,7 +191,8 @@ fn distribution(values: &[i64]) -> Distribution {
     let mut moments = Moments::default();
     moments.add_all(values);
     let sample = Sample::new(values.iter().copied());
-    let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+    let wanted =
+        DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
     Distribution::new(&sample, &moments, wanted)
 }
 
@@ -226,7 +227,7 @@ impl Path {
             proto: transport.number(),
             port,
             dscp: dscp.value(),
-            reached: hops.last().is_some_and(|h| h.end == Some(End::Destination)),
+            reached: hops.last().is_some_and(|h| h.end == Some(PathEnd::Destination)),
             hops,
             rewrites,
             notes: Vec::new(),
@@ -238,8 +239,8 @@ impl Path {
 mod tests {
     use super::*;
 
-    fn reply(last: u8, ms: i64, dscp: Option<u8>, end: Option<End>) -> Reply {
-        Reply {
+    fn reply(last: u8, ms: i64, dscp: Option<u8>, end: Option<PathEnd>) -> ProbeReply {
+        ProbeReply {
             from: [192, 0, 2, last].into(),
             rtt: Span::millis(ms),
             traffic_class: dscp.map(|d| d << 2 | 1),
@@ -251,13 +252,13 @@ mod tests {
     #[test]
     fn a_code_point_changes_between_the_hops_that_tell() {
         let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
-        let hop = |replies: Vec<Reply>| HopReplies { sent: 3, replies };
+        let hop = |replies: Vec<ProbeReply>| HopReplies { sent: 3, replies };
         let replies = [
             hop(vec![reply(1, 1, Some(46), None), reply(1, 3, Some(46), None), reply(2, 2, Some(46), None)]),
             hop(vec![]),
             hop(vec![reply(3, 5, Some(0), None)]),
-            hop(vec![reply(9, 7, Some(0), Some(End::Destination))]),
-            hop(vec![reply(9, 7, Some(0), Some(End::Destination))]),
+            hop(vec![reply(9, 7, Some(0), Some(PathEnd::Destination))]),
+            hop(vec![reply(9, 7, Some(0), Some(PathEnd::Destination))]),
         ];
         let probe = (Transport::Udp, 33_434, "EF".parse().unwrap());
         let path = Path::new(ends, probe, &replies);

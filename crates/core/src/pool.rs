@@ -1,6 +1,6 @@
 //! [`Pool`]: what many tests of the same traffic have together, without their packets.
 //!
-//! A [`State`](crate::state::State) unites tests as if one had followed the other, and keeps their packets for it. A pool
+//! A [`State`](crate::state::SavedAnalysis) unites tests as if one had followed the other, and keeps their packets for it. A pool
 //! keeps counts, sums and distributions only: of integers, so that pools give the same figures in whatever order and groups they
 //! are merged, and the figures of pooled packets, never averages of figures. Delay variation is that of each test, from its own
 //! smallest delay (PDV) and from packet to packet (IPDV).
@@ -159,10 +159,10 @@ fn is_worst_of_tests(scalar: &Scalar) -> bool {
     scalar.is_computed() && scalar.better != Better::Neither
 }
 
-type Counted = (&'static str, fn(&Pool) -> Option<f64>);
+type PoolCount = (&'static str, fn(&Pool) -> Option<f64>);
 
 /// Figures from counts, by key.
-const COUNTED: [Counted; 14] = [
+const COUNTED: [PoolCount; 14] = [
     ("sent", |p| Some(p.sent as f64)),
     ("received", |p| Some(p.received as f64)),
     ("unique-valid", |p| Some(p.unique as f64)),
@@ -279,7 +279,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scalars::{Number, SCALARS};
+    use crate::scalars::{ExactNumber, SCALARS};
     use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
     use proptest::prelude::*;
 
@@ -304,7 +304,7 @@ mod tests {
         let (summary, samples) = analysed(&delays);
         let pool = Pool::of(&summary, &samples);
         for scalar in SCALARS.iter().filter(|f| has(f)) {
-            let (theirs, mine) = (scalar.of(&summary).map(Number::as_f64), pool.scalar(scalar));
+            let (theirs, mine) = (scalar.of(&summary).map(ExactNumber::as_f64), pool.scalar(scalar));
             let near = theirs.zip(mine).is_some_and(|(a, b)| (a - b).abs() <= a.abs() * 1e-9 + 1.0);
             assert!(theirs == mine || near, "{}: {theirs:?} and {mine:?}", scalar.key);
         }

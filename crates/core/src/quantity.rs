@@ -77,7 +77,7 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
 }
 
 /// A bare number of nanoseconds below this is taken for a slip of the pen: no sender keeps such a period.
-const SHORTEST_BARE: i64 = 10_000;
+const MIN_BARE_NS: i64 = 10_000;
 
 /// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
 ///
@@ -86,7 +86,7 @@ const SHORTEST_BARE: i64 = 10_000;
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;
     let number = text.trim();
-    if period.0 < SHORTEST_BARE && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+    if period.0 < MIN_BARE_NS && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(QuantityError::new(format!(
             "a bare number is nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
         )));
@@ -116,22 +116,22 @@ fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
 
 /// A sending rate: packets or payload bits per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rate {
+pub enum SendingRate {
     /// Packets per second, stored as the period.
     Packets(Span),
     /// Payload bits per second.
     Bits(f64),
 }
 
-impl Rate {
+impl SendingRate {
     /// The packet period of this rate for packets of `payload` bytes.
     ///
     /// # Errors
     /// [`QuantityError`] if it is shorter than a nanosecond or too long.
     pub fn period(self, payload: u64) -> Result<Span, QuantityError> {
         match self {
-            Rate::Packets(period) => Ok(period),
-            Rate::Bits(bits) => {
+            SendingRate::Packets(period) => Ok(period),
+            SendingRate::Bits(bits) => {
                 let ns = payload as f64 * 8.0 * SECOND as f64 / bits;
                 if ns >= 1.0 && ns < i64::MAX as f64 {
                     Ok(Span(ns.round() as i64))
@@ -147,17 +147,17 @@ impl Rate {
 ///
 /// # Errors
 /// [`QuantityError`] for anything else.
-pub fn rate(text: &str) -> Result<Rate, QuantityError> {
+pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     let bad = || QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"));
     let (value, bits) = scaled(text).ok_or_else(bad)?;
     if bits {
-        return Ok(Rate::Bits(value));
+        return Ok(SendingRate::Bits(value));
     }
     let ns = SECOND as f64 / value;
     if !(1.0..i64::MAX as f64).contains(&ns) {
         return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
     }
-    Ok(Rate::Packets(Span(ns.round() as i64)))
+    Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
 
 /// A number above 0 with a decimal scale (k, M, G) and a unit per second; returns whether the unit is bits.
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn rates_in_packets_and_bits() {
-        assert_eq!(rate("50"), Ok(Rate::Packets(Span::millis(20))));
-        assert_eq!(rate("50/s"), Ok(Rate::Packets(Span::millis(20))));
-        assert_eq!(rate("2k/s"), Ok(Rate::Packets(Span::micros(500))));
+        assert_eq!(rate("50"), Ok(SendingRate::Packets(Span::millis(20))));
+        assert_eq!(rate("50/s"), Ok(SendingRate::Packets(Span::millis(20))));
+        assert_eq!(rate("2k/s"), Ok(SendingRate::Packets(Span::micros(500))));
         assert_eq!(rate("32kbit").unwrap().period(80), Ok(Span::millis(20)));
         assert_eq!(rate("1.28Mbit/s").unwrap().period(80), Ok(Span::micros(500)));
         for bad in ["", "0", "-5", "nan", "inf", "many", "1e300", "1e-300"] {

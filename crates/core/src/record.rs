@@ -1,6 +1,6 @@
 //! [`PacketRecord`]: one packet of any instrument.
 
-use crate::time::{Source, Span, Stamp, WallTime};
+use crate::time::{Span, Stamp, StampSource, WallTime};
 
 /// The value that means "no time"; as a real stamp it would be in the year 1677.
 const MISSING: i64 = i64::MIN;
@@ -123,8 +123,8 @@ impl PacketRecord {
     }
 
     /// The source of the stamp of `moment`; meaningless if that time is missing.
-    pub fn source(&self, moment: Moment) -> Source {
-        Source::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
+    pub fn source(&self, moment: Moment) -> StampSource {
+        StampSource::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
     }
 
     /// Sets the stamp of `moment`.
@@ -197,16 +197,16 @@ impl PacketRecord {
     }
 
     /// The time the packet spent in the queue of the sending host's interface: from entering it to the sent stamp. With
-    /// [`Source::Kernel`] the kernel stamped both; with [`Source::User`] it did not stamp the entry, and this is the time
+    /// [`StampSource::Kernel`] the kernel stamped both; with [`StampSource::User`] it did not stamp the entry, and this is the time
     /// since the program's own reading, which is an upper bound. `None` if nobody stamped the packet when it left.
-    pub fn local_queue(&self) -> Option<(Span, Source)> {
-        if !matches!(self.source(Moment::Sent), Source::Kernel | Source::Hardware) {
+    pub fn local_queue(&self) -> Option<(Span, StampSource)> {
+        if !matches!(self.source(Moment::Sent), StampSource::Kernel | StampSource::Hardware) {
             return None;
         }
         let lag = self.send_lag()?;
         Some(match self.entry_lag() {
-            Some(entered) => (Span(lag.0.saturating_sub(entered.0)), Source::Kernel),
-            None => (lag, Source::User),
+            Some(entered) => (Span(lag.0.saturating_sub(entered.0)), StampSource::Kernel),
+            None => (lag, StampSource::User),
         })
     }
 
@@ -317,23 +317,23 @@ mod tests {
         let mut r = PacketRecord::one_way(0, WallTime(0), WallTime(9_000_000_000));
         r.set_send_lag(Some(Span(5)));
         assert_eq!(r.local_queue(), None, "the program's own reading says nothing about when it left");
-        r.set(Moment::Sent, Stamp { at: WallTime(5_000_000_000), source: Source::Kernel });
+        r.set(Moment::Sent, Stamp { at: WallTime(5_000_000_000), source: StampSource::Kernel });
         r.set_send_lag(Some(Span(5_000_000_000)));
-        assert_eq!(r.local_queue(), Some((Span(5_000_000_000), Source::User)), "beyond 32 bits, too");
+        assert_eq!(r.local_queue(), Some((Span(5_000_000_000), StampSource::User)), "beyond 32 bits, too");
         r.set_entry_lag(Some(Span(1000)));
-        assert_eq!(r.local_queue(), Some((Span(4_999_999_000), Source::Kernel)));
+        assert_eq!(r.local_queue(), Some((Span(4_999_999_000), StampSource::Kernel)));
         r.set_entry_lag(Some(Span(1 << 31)));
-        assert_eq!((r.entry_lag(), r.local_queue()), (None, Some((Span(5_000_000_000), Source::User))));
+        assert_eq!((r.entry_lag(), r.local_queue()), (None, Some((Span(5_000_000_000), StampSource::User))));
     }
 
     #[test]
     fn stamps_keep_their_sources_apart() {
         let mut r = PacketRecord::new(0);
-        r.set(Moment::Sent, Stamp { at: WallTime(5), source: Source::Kernel });
-        r.set(Moment::Returned, Stamp { at: WallTime(9), source: Source::Wire });
-        r.set(Moment::Sent, Stamp { at: WallTime(6), source: Source::Hardware });
-        assert_eq!(r.stamp(Moment::Sent), Some(Stamp { at: WallTime(6), source: Source::Hardware }));
-        assert_eq!(r.stamp(Moment::Returned), Some(Stamp { at: WallTime(9), source: Source::Wire }));
+        r.set(Moment::Sent, Stamp { at: WallTime(5), source: StampSource::Kernel });
+        r.set(Moment::Returned, Stamp { at: WallTime(9), source: StampSource::Wire });
+        r.set(Moment::Sent, Stamp { at: WallTime(6), source: StampSource::Hardware });
+        assert_eq!(r.stamp(Moment::Sent), Some(Stamp { at: WallTime(6), source: StampSource::Hardware }));
+        assert_eq!(r.stamp(Moment::Returned), Some(Stamp { at: WallTime(9), source: StampSource::Wire }));
         assert_eq!(r.stamp(Moment::Arrived), None);
     }
 

@@ -13,20 +13,20 @@ pub struct Deadlines {
     period: Span,
     packets: u32,
     next: u32,
-    law: Law,
+    law: SendLaw,
 }
 
 #[derive(Clone, Debug)]
-enum Law {
+enum SendLaw {
     Periodic,
     Burst(u32),
     /// The generator and the sum of the gaps drawn so far, in nanoseconds.
     Poisson(Box<ChaCha8Rng>, f64),
-    Random(Box<Drawing>),
+    Random(Box<RandomGaps>),
 }
 
 #[derive(Clone, Debug)]
-struct Drawing {
+struct RandomGaps {
     rng: ChaCha8Rng,
     gaps: Gaps,
     batch: u32,
@@ -39,10 +39,10 @@ impl Deadlines {
     /// The deadlines of `spec`.
     pub fn new(spec: &TestSpec) -> Deadlines {
         let law = match spec.schedule() {
-            Schedule::Periodic => Law::Periodic,
-            Schedule::Burst { size } => Law::Burst(size.max(1)),
-            Schedule::Poisson { seed } => Law::Poisson(Box::new(ChaCha8Rng::seed_from_u64(seed)), 0.0),
-            Schedule::Random { gaps, batch, seed } => Law::Random(Box::new(Drawing {
+            Schedule::Periodic => SendLaw::Periodic,
+            Schedule::Burst { size } => SendLaw::Burst(size.max(1)),
+            Schedule::Poisson { seed } => SendLaw::Poisson(Box::new(ChaCha8Rng::seed_from_u64(seed)), 0.0),
+            Schedule::Random { gaps, batch, seed } => SendLaw::Random(Box::new(RandomGaps {
                 rng: ChaCha8Rng::seed_from_u64(seed),
                 gaps,
                 batch: batch.max(1),
@@ -95,15 +95,15 @@ impl Iterator for Deadlines {
         let i = self.next;
         self.next += 1;
         Some(match &mut self.law {
-            Law::Periodic => self.period.times(i.into()),
-            Law::Burst(size) => self.period.times((i - i % *size).into()),
-            Law::Poisson(rng, at) => {
+            SendLaw::Periodic => self.period.times(i.into()),
+            SendLaw::Burst(size) => self.period.times((i - i % *size).into()),
+            SendLaw::Poisson(rng, at) => {
                 if i > 0 {
                     *at -= unit(rng).ln() * self.period.0 as f64;
                 }
                 Span(*at as i64)
             }
-            Law::Random(d) => {
+            SendLaw::Random(d) => {
                 if i > 0 {
                     if (i - 1).is_multiple_of(d.batch) {
                         d.gap = d.gaps.draw(&mut d.rng);

@@ -2,7 +2,7 @@
 //! which clocks, and how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
-use crate::metrics::seqset::Run;
+use crate::metrics::seqset::SeqRun;
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Span, WallTime};
@@ -121,7 +121,7 @@ pub struct Session {
     /// Sequence numbers about which the log it came from says nothing, though it goes on after them: rows there are
     /// unreadable, or were never written. They count neither as sent nor as lost. Ascending, apart from each other.
     #[serde(default)]
-    pub unrecorded: Vec<Run>,
+    pub unrecorded: Vec<SeqRun>,
     /// What only a two-way test has; `None` for a one-way test.
     pub two_way: Option<Box<TwoWay>>,
 }
@@ -174,12 +174,12 @@ impl Session {
     }
 
     /// The [unrecorded](Session::unrecorded) parts of `from..to`.
-    pub fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = Run> + Clone {
-        let end = |run: &Run| run.start.saturating_add(run.len);
+    pub fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = SeqRun> + Clone {
+        let end = |run: &SeqRun| run.start.saturating_add(run.len);
         let first = self.unrecorded.partition_point(|run| end(run) <= from);
         self.unrecorded[first..].iter().take_while(move |run| run.start < to).map(move |run| {
             let start = run.start.max(from);
-            Run { start, len: end(run).min(to).saturating_sub(start) }
+            SeqRun { start, len: end(run).min(to).saturating_sub(start) }
         })
     }
 

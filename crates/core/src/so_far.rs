@@ -2,9 +2,9 @@
 //! figures, which a far receiver can send in one small message.
 
 use crate::distribution::{LogHistogram, Precision};
-use crate::metrics::classify::Packet;
+use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::one_pass::OnePass;
-use crate::metrics::rfc3550::Estimator;
+use crate::metrics::rfc3550::JitterEstimator;
 use crate::record::PacketRecord;
 use crate::summary::Percent;
 use crate::time::Span;
@@ -74,7 +74,7 @@ impl ReceivedSoFar {
 
 /// How an arrival changed what is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalEffect {
     /// A packet with the highest number so far; the numbers skipped before it, which are missing now.
     New(Range<i64>),
     /// A packet that was missing until now.
@@ -89,28 +89,28 @@ pub struct SoFar {
     delays: LogHistogram,
     latest: LogHistogram,
     latest_received: u32,
-    jitter: Estimator,
+    jitter: JitterEstimator,
     received: u64,
     duplicates: u64,
     reordered: u64,
     next: i64,
     /// The latest gaps in the sequence numbers: a late packet may still shorten or split them.
     open: VecDeque<Range<i64>>,
-    settled: Losses,
+    settled: SettledLosses,
 }
 
 /// Runs of loss that can no longer change.
 #[derive(Clone, Copy, Debug, Default)]
-struct Losses {
+struct SettledLosses {
     packets: i64,
     runs: u32,
     longest: i64,
 }
 
-impl Losses {
-    fn and(self, run: &Range<i64>) -> Losses {
+impl SettledLosses {
+    fn and(self, run: &Range<i64>) -> SettledLosses {
         let length = run.end - run.start;
-        Losses {
+        SettledLosses {
             packets: self.packets.saturating_add(length),
             runs: self.runs.saturating_add(1),
             longest: self.longest.max(length),
@@ -119,7 +119,7 @@ impl Losses {
 }
 
 /// Gaps kept open; a packet that is later than this counts as missing until the end of the test.
-const OPEN: usize = 64;
+const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
     /// Without packets; percentiles have this precision.
@@ -128,34 +128,34 @@ impl SoFar {
             delays: LogHistogram::new(precision),
             latest: LogHistogram::new(precision),
             latest_received: 0,
-            jitter: Estimator::default(),
+            jitter: JitterEstimator::default(),
             received: 0,
             duplicates: 0,
             reordered: 0,
             next: 0,
             open: VecDeque::new(),
-            settled: Losses::default(),
+            settled: SettledLosses::default(),
         }
     }
 
     /// Adds the next packet that arrived, with its one-way or round-trip delay. `None` if it is damaged or has no delay.
-    pub fn push(&mut self, record: &PacketRecord, delay: Option<Span>) -> Option<Arrival> {
+    pub fn push(&mut self, record: &PacketRecord, delay: Option<Span>) -> Option<ArrivalEffect> {
         let delay = delay.filter(|_| record.seq >= 0 && record.flags.is_clean())?;
         let seq = record.seq;
         let arrival = match seq.cmp(&self.next) {
             _ if seq < self.next => self.late(seq),
-            _ => Arrival::New(self.next..seq),
+            _ => ArrivalEffect::New(self.next..seq),
         };
         match &arrival {
-            Arrival::Other => {
+            ArrivalEffect::Other => {
                 self.duplicates += 1;
                 return Some(arrival);
             }
-            Arrival::Late => self.reordered += 1,
-            Arrival::New(skipped) => {
+            ArrivalEffect::Late => self.reordered += 1,
+            ArrivalEffect::New(skipped) => {
                 if !skipped.is_empty() {
                     self.open.push_back(skipped.clone());
-                    if self.open.len() > OPEN {
+                    if self.open.len() > MAX_OPEN_GAPS {
                         self.settled =
                             self.open.pop_front().map_or(self.settled, |run| self.settled.and(&run));
                     }
@@ -167,18 +167,20 @@ impl SoFar {
         self.latest_received = self.latest_received.saturating_add(1);
         self.delays.add(delay.0);
         self.latest.add(delay.0);
-        self.jitter.push(&Packet { seq: seq as u32, sent: 0, delay: delay.0 });
+        self.jitter.push(&AcceptedPacket { seq: seq as u32, sent: 0, delay: delay.0 });
         Some(arrival)
     }
 
-    fn late(&mut self, seq: i64) -> Arrival {
+    fn late(&mut self, seq: i64) -> ArrivalEffect {
         let at = self.open.iter().position(|run| run.contains(&seq));
-        let Some((k, run)) = at.and_then(|k| Some((k, self.open.remove(k)?))) else { return Arrival::Other };
+        let Some((k, run)) = at.and_then(|k| Some((k, self.open.remove(k)?))) else {
+            return ArrivalEffect::Other;
+        };
         let parts = [run.start..seq, seq + 1..run.end];
         for part in parts.into_iter().rev().filter(|part| !part.is_empty()) {
             self.open.insert(k, part);
         }
-        Arrival::Late
+        ArrivalEffect::Late
     }
 
     /// The distribution of the delays so far, in ns.
@@ -193,7 +195,7 @@ impl SoFar {
 
     /// The figures so far; [`ReceivedSoFar::latest`] and [`ReceivedSoFar::silence`] are left out.
     pub fn figures(&self) -> ReceivedSoFar {
-        let lost = self.open.iter().fold(self.settled, Losses::and);
+        let lost = self.open.iter().fold(self.settled, SettledLosses::and);
         ReceivedSoFar {
             received: self.received,
             missing: lost.packets.unsigned_abs(),
@@ -275,7 +277,7 @@ mod tests {
         assert_eq!((first.fastest(), first.median(), first.p99()), (Some(1000), Some(1049), Some(1098)));
         assert_eq!(so_far.take().latest, Latest::default());
         let record = PacketRecord::one_way(100, WallTime(0), WallTime(7));
-        assert_eq!(so_far.push(&record, record.delay()), Some(Arrival::New(100..100)));
+        assert_eq!(so_far.push(&record, record.delay()), Some(ArrivalEffect::New(100..100)));
         let then = so_far.take();
         assert_eq!(then.latest, Latest { received: 1, delays: Some([7; 4]) });
         assert_eq!((then.received, then.fastest(), then.loss_pct()), (101, Some(7), Some(0.0)));

@@ -14,19 +14,22 @@ pub const MAX_PAYLOAD: u16 = 65_507;
 /// Sequence numbers on the wire are signed 32-bit and −1 is the sentinel.
 pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
-/// Which host sends the test stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Direction of packets: which host sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Client to server: the classic SENDING conversation.
     #[default]
-    Up,
+    Up = 0,
     /// Server to client: the classic SEND_ME conversation (`-R`).
-    Down,
+    Down = 1,
 }
 
 impl Direction {
+    /// Both, in the order of their numbers.
+    pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+
     /// The opposite direction.
     pub fn reversed(self) -> Direction {
         match self {
@@ -232,7 +235,7 @@ pub enum SpecError {
 /// One test stream in one direction. Fields are private so that a value of this type can always be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "UncheckedSpec")]
 pub struct TestSpec {
     direction: Direction,
     transport: Transport,
@@ -250,7 +253,7 @@ pub struct TestSpec {
 
 /// A [`TestSpec`] as it is serialised, unchecked.
 #[derive(Deserialize)]
-struct Unchecked {
+struct UncheckedSpec {
     direction: Direction,
     transport: Transport,
     packets: u64,
@@ -262,10 +265,10 @@ struct Unchecked {
     dst_port: u16,
 }
 
-impl TryFrom<Unchecked> for TestSpec {
+impl TryFrom<UncheckedSpec> for TestSpec {
     type Error = SpecError;
 
-    fn try_from(u: Unchecked) -> Result<TestSpec, SpecError> {
+    fn try_from(u: UncheckedSpec) -> Result<TestSpec, SpecError> {
         let checked = TestSpec::new(u.direction, u.transport, u.packets, u.payload, u.period, u.schedule)?;
         Ok(TestSpec { dscp: u.dscp, src_port: u.src_port, dst_port: u.dst_port, ..checked })
     }
@@ -281,9 +284,9 @@ pub const CONTROL_PORT: u16 = 2666;
 
 /// A receiver leaves packets of a fast stream in its socket for so long at most, and then takes all of them: a wake-up a
 /// packet would cost more than the packets do. Their arrival stamps are the kernel's, and the same either way.
-const READ_PAUSE: Span = Span::millis(1);
+const MAX_READ_PAUSE: Span = Span::millis(1);
 /// A stream is fast if so many packets are due in that time.
-const GATHERED: i64 = 4;
+const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
     /// The seed's defaults: 1000 UDP packets of 80 bytes, one every 20 ms, client to server.
@@ -386,8 +389,9 @@ impl TestSpec {
     /// How long a receiver of one-way packets may leave them in its socket on purpose, once the kernel has stamped their
     /// arrival: a millisecond where they are 250 us apart or less, and no time where they are slower or come over TCP.
     pub fn read_pause(&self) -> Span {
-        let is_fast = self.transport == Transport::Udp && self.period.times(GATHERED) <= READ_PAUSE;
-        if is_fast { READ_PAUSE } else { Span::ZERO }
+        let is_fast =
+            self.transport == Transport::Udp && self.period.times(MIN_PACKETS_PER_PAUSE) <= MAX_READ_PAUSE;
+        if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
     /// From the first packet's due time to one period after the last's: packets × period.

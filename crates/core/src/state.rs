@@ -1,20 +1,20 @@
-//! [`State`]: an analysis that can be saved as bytes, loaded again, and merged with others.
+//! [`SavedAnalysis`]: an analysis that can be saved as bytes, loaded again, and merged with others.
 //!
 //! ```
-//! use jitlat_core::state::State;
+//! use jitlat_core::state::SavedAnalysis;
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime};
 //!
 //! let session = Session { id: Some("0123456789abcdef".into()), ..Session::new(TestSpec::default()) };
 //! let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700 + seq % 7));
 //! let options = Options::default();
-//! let mut whole = State::new(session.clone(), &options);
+//! let mut whole = SavedAnalysis::new(session.clone(), &options);
 //! (0..1000).for_each(|seq| whole.push(&record(seq)));
 //!
 //! // The same packets in two parts, the first of which was a file for a while.
-//! let mut first = State::new(session.clone(), &options);
+//! let mut first = SavedAnalysis::new(session.clone(), &options);
 //! (0..300).for_each(|seq| first.push(&record(seq)));
-//! let mut first = State::load(&first.save()?, &options)?;
-//! let mut second = State::new(session, &options);
+//! let mut first = SavedAnalysis::load(&first.save()?, &options)?;
+//! let mut second = SavedAnalysis::new(session, &options);
 //! (300..1000).for_each(|seq| second.push(&record(seq)));
 //! first.merge(second)?;
 //! assert_eq!(first.finish(), whole.finish());
@@ -22,7 +22,7 @@
 //! ```
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
-use crate::metrics::seqset::Run;
+use crate::metrics::seqset::SeqRun;
 use crate::msgpack;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
@@ -44,7 +44,7 @@ pub const TESTS: &str = "tests";
 
 /// An analysis with its session.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct SavedAnalysis {
     session: Session,
     analyzer: Analyzer,
 }
@@ -77,20 +77,20 @@ pub enum Merged {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written<'a> {
+struct WrittenState<'a> {
     session: Cow<'a, Session>,
     analysis: Saved<'a>,
 }
 
-impl State {
+impl SavedAnalysis {
     /// The state before the first packet of the test `session` describes.
-    pub fn new(session: Session, options: &Options) -> State {
-        State { analyzer: Analyzer::new(&session, options), session }
+    pub fn new(session: Session, options: &Options) -> SavedAnalysis {
+        SavedAnalysis { analyzer: Analyzer::new(&session, options), session }
     }
 
     /// The state of `analyzer`, with everything known of its session by now.
-    pub fn of(session: Session, analyzer: Analyzer) -> State {
-        State { session, analyzer }
+    pub fn of(session: Session, analyzer: Analyzer) -> SavedAnalysis {
+        SavedAnalysis { session, analyzer }
     }
 
     /// The session of the test.
@@ -134,19 +134,19 @@ impl State {
         (self.session, self.analyzer)
     }
 
-    /// The state as bytes for [`State::load`]: about 10 a packet, of an analysis in constant memory never more than a few
+    /// The state as bytes for [`SavedAnalysis::load`]: about 10 a packet, of an analysis in constant memory never more than a few
     /// hundred kilobytes.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let analysis = self.analyzer.saved();
         let analysis = analysis.ok_or_else(|| StateError::Impossible("a test within a test".to_owned()))?;
-        let written = Written { session: Cow::Borrowed(&self.session), analysis };
+        let written = WrittenState { session: Cow::Borrowed(&self.session), analysis };
         let body = rmp_serde::to_vec_named(&written).map_err(|e| StateError::Impossible(e.to_string()))?;
         Ok(seal(&body))
     }
 
-    /// Loads what [`State::save`] wrote. The bytes need not be trusted: memory is limited to a multiple of their
+    /// Loads what [`SavedAnalysis::save`] wrote. The bytes need not be trusted: memory is limited to a multiple of their
     /// length. What is computed follows `options`.
-    pub fn load(bytes: &[u8], options: &Options) -> Result<State, StateError> {
+    pub fn load(bytes: &[u8], options: &Options) -> Result<SavedAnalysis, StateError> {
         let rest = bytes.strip_prefix(FIRST_LINE).or_else(|| bytes.strip_prefix(OLD_FIRST_LINE));
         let Some(rest) = rest else {
             let version = bytes.strip_prefix(ANY_VERSION).ok_or(StateError::NotAState)?;
@@ -158,11 +158,11 @@ impl State {
             return Err(StateError::Damaged);
         }
         let impossible = |reason: String| StateError::Impossible(reason);
-        let written: Written = msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
+        let written: WrittenState = msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
         let session = written.session.into_owned();
         let analyzer = Analyzer::restored(&session, written.analysis, options);
         let analyzer = analyzer.map_err(|e| impossible(e.0.to_owned()))?;
-        Ok(State { session, analyzer })
+        Ok(SavedAnalysis { session, analyzer })
     }
 
     /// Whether these bytes begin like a state of any version.
@@ -172,7 +172,7 @@ impl State {
 
     /// Puts `next` behind this one: as what followed, if it is of the same test, else as another test of the same
     /// traffic. On an error this state is as it was.
-    pub fn merge(&mut self, next: State) -> Result<Merged, NotMergeable> {
+    pub fn merge(&mut self, next: SavedAnalysis) -> Result<Merged, NotMergeable> {
         if is_same_test(&self.session, &next.session) {
             self.continue_with(next)?;
             Ok(Merged::Continued)
@@ -185,7 +185,7 @@ impl State {
     /// Adds the packets that followed these in the same test. The result is what one analysis of all packets gives,
     /// wherever the test was cut; in constant memory but for what docs/metrics lists. The session is the later one's,
     /// which knows more.
-    pub fn continue_with(&mut self, next: State) -> Result<(), NotMergeable> {
+    pub fn continue_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         self.analyzer.append(next.analyzer)?;
         self.follow(next.session);
         Ok(())
@@ -212,7 +212,7 @@ impl State {
     /// Adds another test of the same traffic. It follows as if it had begun when this one ended: its sequence numbers
     /// go on, its times are moved, and where both tests know how their clocks differ, its delays are
     /// moved to the clocks of this one. Clock probes and host facts are this one's.
-    pub fn unite_with(&mut self, next: State) -> Result<(), NotMergeable> {
+    pub fn unite_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         unlike(&self.session, &next.session).map_or(Ok(()), |what| Err(NotMergeable::Unlike(what)))?;
         let (mine, theirs) = (self.analyzer.sent(&self.session), next.analyzer.sent(&next.session));
         let spec = self.session.spec.with_packets(mine.saturating_add(theirs).max(1));
@@ -239,7 +239,7 @@ impl State {
         here.stamps_lost = here.stamps_lost.zip(next.session.stamps_lost).map(|(a, b)| a.saturating_add(b));
         here.unrecorded = here.unrecorded_in(0, mine).collect();
         let theirs = next.session.unrecorded_in(0, theirs);
-        here.unrecorded.extend(theirs.map(|run| Run { start: run.start + mine, ..run }));
+        here.unrecorded.extend(theirs.map(|run| SeqRun { start: run.start + mine, ..run }));
         here.reason = here.reason.take().or(next.session.reason);
         if let (Some(here), Some(next)) = (&mut here.two_way, next.session.two_way) {
             add_facts(here, *next, mine as u32);
@@ -248,7 +248,7 @@ impl State {
     }
 }
 
-/// A state with arbitrary contents, for tests that try to break [`State::load`].
+/// A state with arbitrary contents, for tests that try to break [`SavedAnalysis::load`].
 #[doc(hidden)]
 pub fn seal(body: &[u8]) -> Vec<u8> {
     [FIRST_LINE, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()

@@ -7,21 +7,21 @@ pub use crate::answer::{Level, Verdict, Warning};
 pub use crate::comparable::Comparable;
 pub use crate::distribution::Distribution;
 pub use crate::distribution::histogram::{Bins, Histogram};
-pub use crate::distribution::percentile::{Method, Percent, Percentiles, Resolution};
+pub use crate::distribution::percentile::{Method, Percent, PercentileResolution, Percentiles};
 pub use crate::metrics::burst_gap::BurstGap;
 pub use crate::metrics::clock::{ClockEstimate, Corrected, HostClock, OffsetEstimator};
-pub use crate::metrics::confidence::{Batches, Bootstrap, Inference, Ranks};
+pub use crate::metrics::confidence::{BatchMeans, Bootstrap, Inference, RankInterval};
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
 pub use crate::metrics::delay::{Delay, Unconditional};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;
-pub use crate::metrics::loss::{Gilbert, Gilbert1960, GilbertElliott, Loss, LossPattern, RunsTest};
+pub use crate::metrics::loss::{Gilbert1960, GilbertElliott, GilbertFit, Loss, LossPattern, RunsTest};
 pub use crate::metrics::objectives::Y1541;
-pub use crate::metrics::periods::{Periods, Rate};
+pub use crate::metrics::periods::{MeanPeriods, MeanRate};
 pub use crate::metrics::regression::{Regression, Trend, TrendVerdict};
-pub use crate::metrics::reorder::{Density, Reordering};
+pub use crate::metrics::reorder::{ReorderDensity, Reordering};
 pub use crate::metrics::rfc3550::Rfc3550;
 pub use crate::metrics::schedule_error::ScheduleError;
 pub use crate::metrics::skew::SkewHull;
@@ -42,12 +42,12 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The classic eleven (or thirteen) header lines of a log.
-    pub header: Header,
+    pub header: ClassicHeader,
     /// Packet counts.
     pub counts: Counts,
     /// Periods, rates, throughput.
     #[serde(default)]
-    pub periods: Periods,
+    pub periods: MeanPeriods,
     /// Raw one-way delay: from two clocks, negative if they disagree.
     pub latency: Distribution,
     /// The same with lost packets counted as infinitely late; `None` unless requested.
@@ -108,16 +108,16 @@ pub struct Summary {
     pub noise: Option<Noise>,
     /// Sources of the stamps.
     #[serde(default)]
-    pub stamps: Stamps,
+    pub stamps: StampCounts,
     /// Time spent in the queue of the sending host's interface, before the sent stamp; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_queue: Option<LocalQueue>,
     /// What the receiver saw in the IP header.
     #[serde(default)]
-    pub far_end: FarEnd,
+    pub far_end: ReceivedHeaders,
     /// Clock steps and path changes found in the series.
     #[serde(default)]
-    pub segments: Vec<Segment>,
+    pub segments: Vec<PathSegment>,
     /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
@@ -153,11 +153,11 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Header {
+pub struct ClassicHeader {
     /// `Fri Jul 3 19:46:11 UTC 2009`.
     pub date: Option<String>,
     /// `SENDING` (client to server) or `SEND_ME`.
-    pub command: Command,
+    pub command: ClassicCommand,
     /// Packets requested.
     pub npkts: u64,
     /// Payload, in bytes.
@@ -189,7 +189,7 @@ pub struct Header {
 /// The classic command of a test, which gives its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Command {
+pub enum ClassicCommand {
     /// Client to server.
     #[default]
     #[serde(rename = "SENDING")]
@@ -203,7 +203,7 @@ pub enum Command {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Stamps {
+pub struct StampCounts {
     /// Of the sent times.
     pub sent: Coverage,
     /// Of the arrived times.
@@ -243,7 +243,7 @@ pub struct Coverage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct FarEnd {
+pub struct ReceivedHeaders {
     /// DSCPs.
     pub dscp: BTreeMap<u8, u64>,
     /// ECN bits.
@@ -258,7 +258,7 @@ pub struct FarEnd {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Segment {
+pub struct PathSegment {
     /// First sequence number.
     pub first_seq: u64,
     /// Last sequence number.
@@ -445,15 +445,15 @@ impl Summary {
     }
 }
 
-impl Header {
+impl ClassicHeader {
     /// The header of `session`, with the clock estimate if there is one.
-    pub fn new(session: &Session, clock: &ClockEstimate) -> Header {
+    pub fn new(session: &Session, clock: &ClockEstimate) -> ClassicHeader {
         let spec = &session.spec;
-        Header {
+        ClassicHeader {
             date: session.date.clone().or_else(|| session.created.map(crate::units::utc_date)),
             command: match spec.direction() {
-                Direction::Up => Command::Sending,
-                Direction::Down => Command::SendMe,
+                Direction::Up => ClassicCommand::Sending,
+                Direction::Down => ClassicCommand::SendMe,
             },
             npkts: session.declared.unwrap_or(spec.packets().into()),
             pktlen: session.payload().map_or(0, u64::from),

@@ -129,7 +129,7 @@ impl Neg for Span {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
-pub enum Source {
+pub enum StampSource {
     /// The program read the clock itself, around the system call.
     #[default]
     User = 0,
@@ -141,9 +141,10 @@ pub enum Source {
     Wire = 3,
 }
 
-impl Source {
+impl StampSource {
     /// All sources, in the order of their codes.
-    pub const ALL: [Source; 4] = [Source::User, Source::Kernel, Source::Hardware, Source::Wire];
+    pub const ALL: [StampSource; 4] =
+        [StampSource::User, StampSource::Kernel, StampSource::Hardware, StampSource::Wire];
 
     /// The one-letter code of the log formats: `u`, `k`, `h`, `w`.
     pub fn letter(self) -> char {
@@ -151,7 +152,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for StampSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(["user", "kernel", "hardware", "wire"][*self as usize])
     }
@@ -163,5 +164,5 @@ pub struct Stamp {
     /// The time.
     pub at: WallTime,
     /// Its source.
-    pub source: Source,
+    pub source: StampSource,
 }

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// A transmitter of fixed rate behind a drop-tail queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateBottleneck {
     /// Bits a second, > 0.
     pub bits: u64,
     /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that finds the
@@ -18,7 +18,7 @@ pub struct Rate {
 /// A bottleneck that sends ATM cells in slots of a clock that never stops, as ADSL does: a packet is padded to whole cells,
 /// each sent as 53 bytes, the first in the next slot that is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cells {
+pub struct CellBottleneck {
     /// What is put around an IP packet; ATM.
     pub encapsulation: Encapsulation,
     /// Bytes added to each IP packet before that, by a tunnel.
@@ -28,7 +28,7 @@ pub struct Cells {
 /// Bits of a cell on the line.
 const CELL_BITS: i128 = 53 * 8;
 /// Bytes that it carries.
-const CELL_LOAD: i128 = 48;
+const CELL_PAYLOAD: i128 = 48;
 
 /// The clock of a line's cells, and the slots that are taken.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ struct CellClock {
 
 impl CellClock {
     /// A clock of no particular phase.
-    fn new(cells: Cells, rate: Rate, rng: &mut ChaCha8Rng) -> CellClock {
+    fn new(cells: CellBottleneck, rate: RateBottleneck, rng: &mut ChaCha8Rng) -> CellClock {
         let slot = CELL_BITS as f64 * SECOND as f64 / rate.bits.max(1) as f64;
         CellClock {
             overhead: i128::from(cells.encapsulation.overhead()) + i128::from(cells.tunnel),
@@ -57,14 +57,14 @@ impl CellClock {
         let slot = CELL_BITS * i128::from(SECOND);
         let since = i128::from((begin - self.phase).0) * bits;
         let next = since.div_euclid(slot) + i128::from(since.rem_euclid(slot) > 0);
-        let cells = (bytes as i128 + self.overhead + CELL_LOAD - 1) / CELL_LOAD;
+        let cells = (bytes as i128 + self.overhead + CELL_PAYLOAD - 1) / CELL_PAYLOAD;
         self.free = self.free.max(next) + cells;
         let over = (self.free * slot).div_euclid(bits);
         self.phase + Span(i64::try_from(over).unwrap_or(i64::MAX))
     }
 }
 
-/// Cross traffic through the same bottleneck, in packets of [`OTHERS_BYTES`].
+/// Cross traffic through the same bottleneck, in packets of [`COMPETITOR_PACKET_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Competition {
     /// When it begins, from the first test packet.
@@ -72,12 +72,12 @@ pub struct Competition {
     /// For how long.
     pub length: Span,
     /// The spacing of its packets.
-    pub load: Load,
+    pub load: CrossTraffic,
 }
 
 /// The spacing of the packets of cross traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum CrossTraffic {
     /// Constant spacing, at this many bits a second.
     Constant(u64),
     /// With exponential gaps, at this many bits a second on average.
@@ -91,14 +91,14 @@ pub enum Load {
 }
 
 /// Bytes of a packet of [`Competition`], IP header included.
-pub const OTHERS_BYTES: usize = 1500;
+pub const COMPETITOR_PACKET_BYTES: usize = 1500;
 /// The smallest gap between two packets of a competitor, because they arrive over a link as well.
-const LEAST_GAP: Span = Span::micros(10);
+const MIN_GAP: Span = Span::micros(10);
 
 /// A running bottleneck.
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
-    rate: Rate,
+    rate: RateBottleneck,
     cells: Option<CellClock>,
     /// When the transmitter has sent all that it accepted.
     busy_until: Option<SteadyTime>,
@@ -112,7 +112,7 @@ struct Competitor {
     /// Its next packet; `None` before the test begins.
     next: Option<SteadyTime>,
     end: SteadyTime,
-    /// For [`Load::Greedy`]: window and slow-start threshold in packets, and until when a further loss counts as the
+    /// For [`CrossTraffic::Greedy`]: window and slow-start threshold in packets, and until when a further loss counts as the
     /// same.
     window: f64,
     threshold: f64,
@@ -121,8 +121,8 @@ struct Competitor {
 
 impl Bottleneck {
     pub fn new(
-        rate: Rate,
-        cells: Option<Cells>,
+        rate: RateBottleneck,
+        cells: Option<CellBottleneck>,
         competition: &[Competition],
         mut rng: ChaCha8Rng,
     ) -> Bottleneck {
@@ -162,13 +162,13 @@ impl Bottleneck {
 
     fn competitor(&mut self, k: usize) {
         let Some(now) = self.others[k].next else { return };
-        let sent = self.accept(now, OTHERS_BYTES);
-        let spacing = |bits: u64| (OTHERS_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
+        let sent = self.accept(now, COMPETITOR_PACKET_BYTES);
+        let spacing = |bits: u64| (COMPETITOR_PACKET_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
         let other = &mut self.others[k];
         let gap = match other.law.load {
-            Load::Constant(bits) => spacing(bits),
-            Load::Poisson(bits) => -unit(&mut self.rng).ln() * spacing(bits),
-            Load::Greedy { rtt } => {
+            CrossTraffic::Constant(bits) => spacing(bits),
+            CrossTraffic::Poisson(bits) => -unit(&mut self.rng).ln() * spacing(bits),
+            CrossTraffic::Greedy { rtt } => {
                 let waited = sent.map_or(Span::ZERO, |at| at - now);
                 match sent {
                     Some(_) if other.window < other.threshold => other.window += 1.0,
@@ -183,7 +183,7 @@ impl Bottleneck {
                 (rtt + waited).0 as f64 / other.window
             }
         };
-        let next = now + Span(gap as i64).max(LEAST_GAP);
+        let next = now + Span(gap as i64).max(MIN_GAP);
         other.next = (next < other.end).then_some(next);
     }
 

@@ -13,7 +13,7 @@ pub enum Choice {
     /// Each independently with this probability.
     Bernoulli(f64),
     /// In bursts.
-    Gilbert(Gilbert),
+    Gilbert(GilbertModel),
     /// Only packets with these numbers, by another choice.
     Within(RangeInclusive<u64>, Box<Choice>),
     /// Exactly those with these numbers, in increasing and disjoint ranges.
@@ -23,7 +23,7 @@ pub enum Choice {
 /// The two-state Markov chain of Gilbert and Elliott. It starts in its good state and changes before
 /// each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gilbert {
+pub struct GilbertModel {
     /// Probability of going from good to bad.
     pub p: f64,
     /// Probability of going from bad to good.
@@ -34,11 +34,11 @@ pub struct Gilbert {
     pub k: f64,
 }
 
-impl Gilbert {
+impl GilbertModel {
     /// The simple model: every packet of the bad state is chosen, none of the good one. Runs have a mean
     /// length of 1/`r`, and `p`/(`p` + `r`) of all packets are chosen.
-    pub fn simple(p: f64, r: f64) -> Gilbert {
-        Gilbert { p, r, h: 0.0, k: 1.0 }
+    pub fn simple(p: f64, r: f64) -> GilbertModel {
+        GilbertModel { p, r, h: 0.0, k: 1.0 }
     }
 
     /// The share of packets chosen in the long run.

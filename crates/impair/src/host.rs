@@ -1,11 +1,11 @@
-//! [`Host`]: an imperfect host at one end of a test.
+//! [`HostModel`]: an imperfect host at one end of a test.
 
-use super::{Choice, Competition, Jitter, Rate};
-use jitlat_core::time::{Source, Span, WallTime};
+use super::{Choice, Competition, Jitter, RateBottleneck};
+use jitlat_core::time::{Span, StampSource, WallTime};
 
 /// One end of a test. The default is a perfect host whose programs take the stamps themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Host {
+pub struct HostModel {
     /// Its clock.
     pub clock: Clock,
     /// How late its program wakes up for each packet it sends.
@@ -14,7 +14,7 @@ pub struct Host {
     /// the end.
     pub stalls: Vec<Pause>,
     /// The rate and queue of its own interface.
-    pub interface: Option<Rate>,
+    pub interface: Option<RateBottleneck>,
     /// Other programs of the host that use that interface.
     pub competition: Vec<Competition>,
     /// Packets its kernel refuses to send.
@@ -22,7 +22,7 @@ pub struct Host {
     /// From a packet's arrival to its reading by the program.
     pub reading: Jitter,
     /// Source of its stamps: the program, or the kernel when the interface takes the packet.
-    pub stamps: Source,
+    pub stamps: StampSource,
     /// Packets whose entry into the queue of the interface its kernel stamps, too, where the stamps are the kernel's.
     pub entries: Choice,
     /// Resolution of its stamps; zero = a nanosecond.
@@ -46,12 +46,12 @@ pub struct Clock {
     /// Rate error in parts per billion, > 0 = fast.
     pub skew_ppb: i64,
     /// Changes of the clock, ascending.
-    pub shifts: Vec<Shift>,
+    pub shifts: Vec<ClockChange>,
 }
 
 /// A change of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shift {
+pub struct ClockChange {
     /// Time, relative to when the first packet is due.
     pub at: Span,
     /// Amount.
@@ -69,7 +69,7 @@ impl Clock {
     }
 }
 
-impl Shift {
+impl ClockChange {
     fn by_time(&self, t: Span) -> Span {
         if t < self.at {
             Span::ZERO
@@ -81,7 +81,7 @@ impl Shift {
     }
 }
 
-impl Host {
+impl HostModel {
     /// A stamp `t` after the first packet is due.
     pub(super) fn stamp(&self, epoch: WallTime, t: Span) -> WallTime {
         let exact = self.clock.at(epoch, t);

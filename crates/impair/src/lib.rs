@@ -9,10 +9,10 @@
 //! lost on the line has used the bottleneck's capacity, as on a real path.
 //!
 //! * [`Scenario`] – both directions of a path as text
-//! * [`Config`] – one direction; [`Impairment`] – a running instance of it, [`Deliveries`] what it makes of a packet
-//! * [`Trial`] – puts two imperfect [`Host`]s at the ends of such a path and produces the records of a whole test
+//! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it, [`Deliveries`] what it makes of a packet
+//! * [`Trial`] – puts two imperfect [`HostModel`]s at the ends of such a path and produces the records of a whole test
 //!
-//! The crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
+//! Neighbours: the crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
 //! protocol machines over it, `jitlat-net` relays packets through it.
 //!
 //! ```
@@ -37,13 +37,13 @@ mod police;
 mod scenario;
 mod trial;
 
-pub use bottleneck::{Cells, Competition, Load, OTHERS_BYTES, Rate};
-pub use choice::{Choice, Gilbert};
-pub use host::{Clock, Host, Pause, Shift};
+pub use bottleneck::{COMPETITOR_PACKET_BYTES, CellBottleneck, Competition, CrossTraffic, RateBottleneck};
+pub use choice::{Choice, GilbertModel};
+pub use host::{Clock, ClockChange, HostModel, Pause};
 pub use jitter::{Jitter, MAX_JITTER};
 pub use police::Police;
 pub use scenario::{Scenario, ScenarioError};
-pub use trial::{Answering, Outcome, Trial};
+pub use trial::{Answering, Trial, TrialOutcome};
 
 use bottleneck::Bottleneck;
 use choice::Chooser;
@@ -59,35 +59,35 @@ pub const MAX_COPIES: u8 = 7;
 
 /// One direction of a path. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config {
+pub struct PathModel {
     /// Fixed delay of every packet.
     pub delay: Span,
     /// Random delay added to it.
     pub jitter: Jitter,
     /// Whether jitter keeps the order of packets: none is delivered before an earlier one. Packets chosen by
-    /// [`Config::reordering`] are still delayed, and do not delay others.
+    /// [`PathModel::reordering`] are still delayed, and do not delay others.
     pub in_order: bool,
     /// Which test packets are lost.
     pub loss: Choice,
     /// Which test packets arrive more than once.
-    pub duplication: Duplication,
+    pub duplication: DuplicationModel,
     /// Which test packets are overtaken.
-    pub reordering: Reordering,
+    pub reordering: ReorderingModel,
     /// The bottleneck, if there is one.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateBottleneck>,
     /// Of a bottleneck that sends ATM cells: what they are made from.
-    pub cells: Option<Cells>,
+    pub cells: Option<CellBottleneck>,
     /// Other traffic through the bottleneck.
     pub competition: Vec<Competition>,
     /// Drops packets above a rate; `None`: no policing.
     pub police: Option<Police>,
     /// Additional delay of every packet over time, from the first test packet: straight lines between these points,
     /// ascending; two points at one time are a step. For a changed route, or a queue of any shape.
-    pub added: Vec<Point>,
+    pub added: Vec<DelayPoint>,
     /// Times during which the line holds packets; afterwards they arrive one after the other (a handover).
     pub pauses: Vec<Outage>,
     /// Which of the test packets longer than so many bytes, IP header included, are lost.
-    pub too_long: Option<TooLong>,
+    pub too_long: Option<SizeLimit>,
     /// Times during which nothing passes.
     pub outages: Vec<Outage>,
     /// The DSCP written into every packet, as routers do that do not trust their neighbours; `None`: unchanged.
@@ -96,7 +96,7 @@ pub struct Config {
     pub min_bytes: usize,
 }
 
-impl Config {
+impl PathModel {
     /// A TOS or traffic-class octet after this path; its ECN bits stay.
     pub fn traffic_class(&self, octet: u8) -> u8 {
         self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
@@ -105,7 +105,7 @@ impl Config {
 
 /// Copies of chosen packets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Duplication {
+pub struct DuplicationModel {
     /// Which packets.
     pub choice: Choice,
     /// Number of copies, 1…[`MAX_COPIES`].
@@ -114,23 +114,23 @@ pub struct Duplication {
     pub lag: Span,
 }
 
-impl Default for Duplication {
-    fn default() -> Duplication {
-        Duplication { choice: Choice::Never, copies: 1, lag: Span::ZERO }
+impl Default for DuplicationModel {
+    fn default() -> DuplicationModel {
+        DuplicationModel { choice: Choice::Never, copies: 1, lag: Span::ZERO }
     }
 }
 
 /// Extra delay of some packets, so that later ones overtake them. With a period P, a packet delayed by (k + ½)·P
 /// arrives after the k packets that follow it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reordering {
+pub struct ReorderingModel {
     /// Which packets.
     pub choice: Choice,
     /// The extra delay.
     pub by: Span,
 }
 
-/// A time during which nothing passes (or is held, in [`Config::pauses`]), relative to the first test packet.
+/// A time during which nothing passes (or is held, in [`PathModel::pauses`]), relative to the first test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// Its beginning.
@@ -147,7 +147,7 @@ impl Outage {
 
 /// A delay at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct DelayPoint {
     /// Time, relative to the first test packet.
     pub at: Span,
     /// The delay added.
@@ -156,7 +156,7 @@ pub struct Point {
 
 /// Packets that are too long for a part of the path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TooLong {
+pub struct SizeLimit {
     /// The longest packet that always passes, in bytes with the IP header.
     pub above: usize,
     /// Which of the longer ones are lost.
@@ -189,7 +189,7 @@ impl core::ops::Deref for Deliveries {
 
 /// What was done so far: the truth that a measurement of the path should find.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PathTally {
     /// Test packets that came in.
     pub test_packets: u64,
     /// Test packets lost on the line.
@@ -204,7 +204,7 @@ pub struct Tally {
     pub too_long: u64,
     /// Copies added.
     pub copies: u64,
-    /// Test packets delayed by [`Config::reordering`].
+    /// Test packets delayed by [`PathModel::reordering`].
     pub held_back: u64,
     /// Other packets (control, other sizes) that came in.
     pub others: u64,
@@ -214,7 +214,7 @@ pub struct Tally {
     open_run: u64,
 }
 
-impl Tally {
+impl PathTally {
     /// How many runs of each length were lost, of any cause, the run in progress included.
     pub fn loss_runs(&self) -> BTreeMap<u64, u64> {
         let mut runs = self.runs.clone();
@@ -242,7 +242,7 @@ impl Tally {
 /// One direction of an impaired path, in progress.
 #[derive(Clone, Debug)]
 pub struct Impairment {
-    config: Config,
+    config: PathModel,
     loss: Chooser,
     duplication: Chooser,
     reordering: Chooser,
@@ -252,12 +252,12 @@ pub struct Impairment {
     policer: Option<Policer>,
     last_in_order: Option<SteadyTime>,
     first_test: Option<SteadyTime>,
-    tally: Tally,
+    tally: PathTally,
 }
 
 /// What kind of packet it is, for the impairments of test packets.
 #[derive(Clone, Copy)]
-enum Subject {
+enum PacketKind {
     Test(u64),
     Other,
 }
@@ -265,7 +265,7 @@ enum Subject {
 impl Impairment {
     /// The path of `config`. Each random law has a random stream of its own, so that changing one does not change the
     /// others.
-    pub fn new(config: Config, seed: u64) -> Impairment {
+    pub fn new(config: PathModel, seed: u64) -> Impairment {
         let stream = |n| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(n);
@@ -287,12 +287,12 @@ impl Impairment {
             config,
             last_in_order: None,
             first_test: None,
-            tally: Tally::default(),
+            tally: PathTally::default(),
         }
     }
 
     /// The deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets of at least
-    /// [`Config::min_bytes`] are test packets, numbered from 0 in the order they come.
+    /// [`PathModel::min_bytes`] are test packets, numbered from 0 in the order they come.
     pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {
             self.pass_test(now, bytes, self.tally.test_packets)
@@ -311,7 +311,7 @@ impl Impairment {
             }
         }
         self.tally.test_packets += 1;
-        let out = self.carry(now, bytes, Subject::Test(index));
+        let out = self.carry(now, bytes, PacketKind::Test(index));
         self.tally.note(!out.is_empty());
         out
     }
@@ -320,33 +320,33 @@ impl Impairment {
     /// lost, duplicated or reordered by choice.
     pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         self.tally.others += 1;
-        let out = self.carry(now, bytes, Subject::Other);
+        let out = self.carry(now, bytes, PacketKind::Other);
         self.tally.others_lost += u64::from(out.is_empty());
         out
     }
 
     /// What was done so far.
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> &PathTally {
         &self.tally
     }
 
     /// The configuration of this path.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &PathModel {
         &self.config
     }
 
-    fn carry(&mut self, now: SteadyTime, bytes: usize, subject: Subject) -> Deliveries {
-        let test = u64::from(matches!(subject, Subject::Test(_)));
+    fn carry(&mut self, now: SteadyTime, bytes: usize, subject: PacketKind) -> Deliveries {
+        let test = u64::from(matches!(subject, PacketKind::Test(_)));
         // Every law draws for every test packet whatever its fate, so that the fates of later packets depend only on
         // their number.
         let (lost, copied, held, too_long) = match subject {
-            Subject::Test(i) => (
+            PacketKind::Test(i) => (
                 self.loss.choose(i),
                 self.duplication.choose(i),
                 self.reordering.choose(i),
                 self.too_long.choose(i) && self.config.too_long.as_ref().is_some_and(|t| bytes > t.above),
             ),
-            Subject::Other => (false, false, false, false),
+            PacketKind::Other => (false, false, false, false),
         };
         let jitter = self.config.jitter.draw(&mut self.jitter, now);
 
@@ -407,7 +407,7 @@ impl Impairment {
         Some(first + pause.from + pause.length)
     }
 
-    /// The value of [`Config::added`] at `now`; constant before the first and after the last point.
+    /// The value of [`PathModel::added`] at `now`; constant before the first and after the last point.
     fn added(&self, now: SteadyTime) -> Span {
         let points = &self.config.added;
         let Some(first) = self.first_test else { return points.first().map_or(Span::ZERO, |p| p.delay) };

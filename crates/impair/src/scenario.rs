@@ -28,8 +28,8 @@
 //! ratios (0.01) or percentages (1%).
 
 use super::{
-    Cells, Choice, Competition, Config, Duplication, Gilbert, Jitter, Load, MAX_COPIES, Outage, Point,
-    Police, Rate, Reordering, TooLong,
+    CellBottleneck, Choice, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel, Jitter,
+    MAX_COPIES, Outage, PathModel, Police, RateBottleneck, ReorderingModel, SizeLimit,
 };
 use core::str::FromStr;
 use jitlat_core::link::Encapsulation;
@@ -45,9 +45,9 @@ pub struct Scenario {
     /// Seed of the random laws; the direction down uses the next number.
     pub seed: u64,
     /// Client to server.
-    pub up: Config,
+    pub up: PathModel,
     /// Server to client.
-    pub down: Config,
+    pub down: PathModel,
 }
 
 /// A line that could not be parsed.
@@ -65,7 +65,7 @@ const MAX_PATTERN: u64 = 1_000_000;
 
 impl Scenario {
     /// The same configuration in both directions.
-    pub fn symmetric(name: &str, seed: u64, config: Config) -> Scenario {
+    pub fn symmetric(name: &str, seed: u64, config: PathModel) -> Scenario {
         Scenario { name: name.to_owned(), seed, up: config.clone(), down: config }
     }
 }
@@ -114,7 +114,7 @@ impl FromStr for Scenario {
     }
 }
 
-fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
+fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String> {
     match key {
         "delay" => config.delay = span(single(fields)?)?,
         "remark" => config.remark = Some(single(fields)?.parse().map_err(|e: SpecError| e.to_string())?),
@@ -137,17 +137,17 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
                 return Err(format!("{copies} copies: give 1 to {MAX_COPIES}"));
             }
             let lag = lag.map_or(Ok(Span::ZERO), span)?;
-            config.duplication = Duplication { choice: choice(fields)?, copies, lag };
+            config.duplication = DuplicationModel { choice: choice(fields)?, copies, lag };
         }
         "reorder" => {
             let (fields, by) = option(fields, "by")?;
             let by = span(by.ok_or("say by how much: 'reorder = 1% by 50ms'")?)?;
-            config.reordering = Reordering { choice: choice(fields)?, by };
+            config.reordering = ReorderingModel { choice: choice(fields)?, by };
         }
         "rate" => {
             let (fields, queue) = option(fields, "queue")?;
             let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
-            config.rate = Some(Rate { bits: bits(single(fields)?)?, queue });
+            config.rate = Some(RateBottleneck { bits: bits(single(fields)?)?, queue });
         }
         "cells" => {
             let (fields, tunnel) = option(fields, "tunnel")?;
@@ -162,16 +162,16 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
             if config.rate.is_none() {
                 return Err("say first at which rate: 'rate = 128kbit queue 16kB'".to_owned());
             }
-            config.cells = Some(Cells { encapsulation, tunnel });
+            config.cells = Some(CellBottleneck { encapsulation, tunnel });
         }
         "competition" => {
             let [law @ .., "from", from, "for", length] = fields else {
                 return Err("give 'competition = tcp 20ms from 5s for 9s'".to_owned());
             };
             let load = match law {
-                ["constant", rate] => Load::Constant(bits(rate)?),
-                ["poisson", rate] => Load::Poisson(bits(rate)?),
-                ["tcp", rtt] => Load::Greedy { rtt: span(rtt)? },
+                ["constant", rate] => CrossTraffic::Constant(bits(rate)?),
+                ["poisson", rate] => CrossTraffic::Poisson(bits(rate)?),
+                ["tcp", rtt] => CrossTraffic::Greedy { rtt: span(rtt)? },
                 _ => {
                     return Err(format!(
                         "'{}': give 'constant RATE', 'poisson RATE' or 'tcp RTT'",
@@ -192,7 +192,7 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
             if fields.is_empty() || !fields.len().is_multiple_of(2) {
                 return Err("give times and delays in turn: 'added = 0s 0ms 30s 12ms'".to_owned());
             }
-            let point = |w: &[&str]| Ok::<_, String>(Point { at: span(w[0])?, delay: span(w[1])? });
+            let point = |w: &[&str]| Ok::<_, String>(DelayPoint { at: span(w[0])?, delay: span(w[1])? });
             let points = fields.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
             if !points.is_sorted_by_key(|p| p.at) {
                 return Err("the times have to ascend".to_owned());
@@ -202,7 +202,7 @@ fn set(config: &mut Config, key: &str, fields: &[&str]) -> Result<(), String> {
         "too-long" => {
             let (fields, above) = option(fields, "above")?;
             let above = bytes(above.ok_or("say above which size: 'too-long = 100% above 1200'")?)? as usize;
-            config.too_long = Some(TooLong { above, choice: choice(fields)? });
+            config.too_long = Some(SizeLimit { above, choice: choice(fields)? });
         }
         "outage" => config.outages.push(stretch(fields)?),
         "pause" => config.pauses.push(stretch(fields)?),
@@ -265,7 +265,7 @@ fn choice(fields: &[&str]) -> Result<Choice, String> {
     }
 }
 
-fn gilbert(parameters: &[&str]) -> Result<Gilbert, String> {
+fn gilbert(parameters: &[&str]) -> Result<GilbertModel, String> {
     let (mut p, mut r) = (None, None);
     let (mut h, mut k) = (0.0, 1.0);
     for word in parameters {
@@ -278,7 +278,7 @@ fn gilbert(parameters: &[&str]) -> Result<Gilbert, String> {
         }
     }
     match (p, r) {
-        (Some(p), Some(r)) => Ok(Gilbert { p, r, h, k }),
+        (Some(p), Some(r)) => Ok(GilbertModel { p, r, h, k }),
         _ => Err("the chain needs both p= (good to bad) and r= (bad to good)".to_owned()),
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 const MS: i64 = 1_000_000;
 
 /// Sends `n` packets of 80 bytes, one a millisecond; returns each one's delays.
-fn run(config: &Config, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
+fn run(config: &PathModel, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
     let mut path = Impairment::new(config.clone(), seed);
     let delays = (0..n as i64)
         .map(|i| {
@@ -30,19 +30,19 @@ fn lost(delays: &[Vec<i64>]) -> Vec<u64> {
 
 #[test]
 fn nothing_configured_is_nothing_done() {
-    let (delays, path) = run(&Config::default(), 1, 1000);
+    let (delays, path) = run(&PathModel::default(), 1, 1000);
     assert!(delays.iter().all(|d| d == &[0]));
     assert_eq!((path.tally().test_packets, path.tally().not_delivered()), (1000, 0));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_path_and_laws_do_not_disturb_each_other() {
-    let base = Config { loss: Choice::Bernoulli(0.1), ..Config::default() };
-    let more = Config {
+    let base = PathModel { loss: Choice::Bernoulli(0.1), ..PathModel::default() };
+    let more = PathModel {
         jitter: Jitter::Exponential { mean: Span::millis(3) },
-        duplication: Duplication { choice: Choice::Bernoulli(0.2), ..Duplication::default() },
-        reordering: Reordering { choice: Choice::Bernoulli(0.2), by: Span::millis(5) },
-        rate: Some(Rate { bits: 10_000_000, queue: 100_000 }),
+        duplication: DuplicationModel { choice: Choice::Bernoulli(0.2), ..DuplicationModel::default() },
+        reordering: ReorderingModel { choice: Choice::Bernoulli(0.2), by: Span::millis(5) },
+        rate: Some(RateBottleneck { bits: 10_000_000, queue: 100_000 }),
         ..base.clone()
     };
     let (a, _) = run(&more, 5, 5000);
@@ -54,7 +54,7 @@ fn the_same_seed_gives_the_same_path_and_laws_do_not_disturb_each_other() {
 #[test]
 fn jitter_laws_have_their_moments() {
     let delay = Span::millis(10);
-    let with = |jitter| only_delay(&run(&Config { delay, jitter, ..Config::default() }, 3, 100_000).0);
+    let with = |jitter| only_delay(&run(&PathModel { delay, jitter, ..PathModel::default() }, 3, 100_000).0);
     let ms = MS as f64;
 
     let x = with(Jitter::Uniform { max: Span::millis(4) });
@@ -76,7 +76,7 @@ fn jitter_laws_have_their_moments() {
 fn jitter_in_order_overtakes_nobody() {
     let law = Jitter::Exponential { mean: Span::millis(5) };
     for in_order in [false, true] {
-        let (delays, _) = run(&Config { jitter: law.clone(), in_order, ..Config::default() }, 9, 1000);
+        let (delays, _) = run(&PathModel { jitter: law.clone(), in_order, ..PathModel::default() }, 9, 1000);
         let arrivals: Vec<i64> = (0..).zip(&delays).map(|(i, d)| i * MS + d[0]).collect();
         assert_eq!(arrivals.is_sorted(), in_order);
     }
@@ -84,20 +84,21 @@ fn jitter_in_order_overtakes_nobody() {
 
 #[test]
 fn bernoulli_and_gilbert_lose_what_they_should() {
-    let (delays, _) = run(&Config { loss: Choice::Bernoulli(0.03), ..Config::default() }, 11, 100_000);
+    let (delays, _) = run(&PathModel { loss: Choice::Bernoulli(0.03), ..PathModel::default() }, 11, 100_000);
     let rate = lost(&delays).len() as f64 / 100_000.0;
     assert!((rate - 0.03).abs() < 0.002, "{rate}");
 
-    let chain = Gilbert::simple(0.01, 0.25);
-    let (delays, path) = run(&Config { loss: Choice::Gilbert(chain), ..Config::default() }, 12, 200_000);
+    let chain = GilbertModel::simple(0.01, 0.25);
+    let (delays, path) =
+        run(&PathModel { loss: Choice::Gilbert(chain), ..PathModel::default() }, 12, 200_000);
     let rate = lost(&delays).len() as f64 / 200_000.0;
     assert!((rate - chain.rate()).abs() < 0.004, "{rate} {}", chain.rate());
     let runs: u64 = path.tally().loss_runs().values().sum();
     let burst = lost(&delays).len() as f64 / runs as f64;
     assert!((burst - 4.0).abs() < 0.3, "{burst}");
 
-    let elliott = Gilbert { h: 0.5, k: 0.999, ..chain };
-    let (delays, _) = run(&Config { loss: Choice::Gilbert(elliott), ..Config::default() }, 13, 200_000);
+    let elliott = GilbertModel { h: 0.5, k: 0.999, ..chain };
+    let (delays, _) = run(&PathModel { loss: Choice::Gilbert(elliott), ..PathModel::default() }, 13, 200_000);
     let rate = lost(&delays).len() as f64 / 200_000.0;
     assert!((rate - elliott.rate()).abs() < 0.003, "{rate} {}", elliott.rate());
 }
@@ -105,20 +106,20 @@ fn bernoulli_and_gilbert_lose_what_they_should() {
 #[test]
 fn patterns_are_exact_and_the_tally_tells_their_runs() {
     let loss = Choice::runs([1, 1, 2, 5, 1], 7);
-    let (delays, path) = run(&Config { loss, ..Config::default() }, 0, 60);
+    let (delays, path) = run(&PathModel { loss, ..PathModel::default() }, 0, 60);
     assert_eq!(lost(&delays), [7, 15, 23, 24, 32, 33, 34, 35, 36, 44]);
     assert_eq!(path.tally().loss_runs(), BTreeMap::from([(1, 3), (2, 1), (5, 1)]));
 
     let loss = Choice::ranges([8..=9, 3..=3, 5..=6, 4..=5]);
     assert_eq!(loss, Choice::Exactly(vec![3..=6, 8..=9]));
-    let (delays, path) = run(&Config { loss, ..Config::default() }, 0, 10);
+    let (delays, path) = run(&PathModel { loss, ..PathModel::default() }, 0, 10);
     assert_eq!(lost(&delays), [3, 4, 5, 6, 8, 9]);
     assert_eq!(path.tally().loss_runs(), BTreeMap::from([(4, 1), (2, 1)]));
 }
 
 #[test]
 fn patterns_count_test_packets_only() {
-    let config = Config { loss: Choice::indices([0, 2]), min_bytes: 60, ..Config::default() };
+    let config = PathModel { loss: Choice::indices([0, 2]), min_bytes: 60, ..PathModel::default() };
     let mut path = Impairment::new(config, 0);
     let mut got = |bytes| !path.pass(SteadyTime(0), bytes).is_empty();
     assert_eq!([40, 60, 59, 61, 52, 80].map(&mut got), [true, false, true, true, true, false]);
@@ -131,12 +132,12 @@ fn patterns_count_test_packets_only() {
 
 #[test]
 fn copies_and_held_back_packets_come_when_they_should() {
-    let config = Config {
+    let config = PathModel {
         delay: Span::millis(10),
-        duplication: Duplication { choice: Choice::indices([1, 2]), copies: 2, lag: Span::millis(3) },
-        reordering: Reordering { choice: Choice::indices([2]), by: Span::millis(30) },
+        duplication: DuplicationModel { choice: Choice::indices([1, 2]), copies: 2, lag: Span::millis(3) },
+        reordering: ReorderingModel { choice: Choice::indices([2]), by: Span::millis(30) },
         in_order: true,
-        ..Config::default()
+        ..PathModel::default()
     };
     let (delays, path) = run(&config, 0, 4);
     let ms: Vec<Vec<i64>> = delays.iter().map(|d| d.iter().map(|x| x / MS).collect()).collect();
@@ -147,7 +148,8 @@ fn copies_and_held_back_packets_come_when_they_should() {
 #[test]
 fn the_queue_is_arithmetic() {
     // 80 kbit/s: 100 bytes take 10 ms. At most 250 bytes wait.
-    let config = Config { rate: Some(Rate { bits: 80_000, queue: 250 }), ..Config::default() };
+    let config =
+        PathModel { rate: Some(RateBottleneck { bits: 80_000, queue: 250 }), ..PathModel::default() };
     let mut path = Impairment::new(config, 0);
     let mut pass =
         |ms: i64, bytes| path.pass(SteadyTime(ms * MS), bytes).first().map(|t| t.0 as f64 / MS as f64);
@@ -164,7 +166,10 @@ fn the_queue_is_arithmetic() {
 
 #[test]
 fn a_sub_nanosecond_packet_time_never_runs_early() {
-    let config = Config { rate: Some(Rate { bits: 3_000_000_000, queue: u64::MAX }), ..Config::default() };
+    let config = PathModel {
+        rate: Some(RateBottleneck { bits: 3_000_000_000, queue: u64::MAX }),
+        ..PathModel::default()
+    };
     let mut path = Impairment::new(config, 0);
     let last = (0..1000).map(|_| path.pass(SteadyTime(0), 100)[0]).last().unwrap();
     assert!((266_667..=267_000).contains(&last.0), "{}", last.0);
@@ -173,7 +178,7 @@ fn a_sub_nanosecond_packet_time_never_runs_early() {
 #[test]
 fn outages_count_from_the_first_test_packet() {
     let outage = Outage { from: Span::millis(2), length: Span::millis(3) };
-    let config = Config { outages: vec![outage], min_bytes: 60, ..Config::default() };
+    let config = PathModel { outages: vec![outage], min_bytes: 60, ..PathModel::default() };
     let mut path = Impairment::new(config, 0);
     assert!(!path.pass(SteadyTime(-4 * MS), 40).is_empty());
     let got: Vec<bool> = (0..8).map(|i| !path.pass(SteadyTime(i * MS), 80).is_empty()).collect();
@@ -184,7 +189,7 @@ fn outages_count_from_the_first_test_packet() {
 
 #[test]
 fn more_laws_of_jitter() {
-    let with = |jitter| only_delay(&run(&Config { jitter, ..Config::default() }, 3, 100_000).0);
+    let with = |jitter| only_delay(&run(&PathModel { jitter, ..PathModel::default() }, 3, 100_000).0);
     let ms = MS as f64;
     let x = with(Jitter::Normal { deviation: Span::millis(1) });
     let beyond = x.iter().filter(|d| **d > 4.0 * ms).count() as f64 / x.len() as f64;
@@ -198,26 +203,26 @@ fn more_laws_of_jitter() {
     assert!((high - 0.01).abs() < 0.002 && x.iter().all(|d| *d <= 81.0 * ms), "{high}");
     // Sent every millisecond from 0 on: 0, 4, 3, 2, 1 ms to the next multiple of 5.
     let (slots, _) =
-        run(&Config { jitter: Jitter::Slots { every: Span::millis(5) }, ..Config::default() }, 1, 6);
+        run(&PathModel { jitter: Jitter::Slots { every: Span::millis(5) }, ..PathModel::default() }, 1, 6);
     assert_eq!(slots.iter().map(|d| d[0] / MS).collect::<Vec<_>>(), [0, 4, 3, 2, 1, 0]);
 }
 
 #[test]
 fn others_fill_the_bottleneck() {
     // 640 kbit/s of the test itself and, between 1 s and 3 s, 1.4 Mbit/s of cross traffic.
-    let rate = Some(Rate { bits: 2_000_000, queue: 50_000 });
-    let load = Load::Constant(1_400_000);
+    let rate = Some(RateBottleneck { bits: 2_000_000, queue: 50_000 });
+    let load = CrossTraffic::Constant(1_400_000);
     let others = Competition { from: Span::seconds(1), length: Span::seconds(2), load };
-    let (delays, path) = run(&Config { rate, competition: vec![others], ..Config::default() }, 1, 5000);
+    let (delays, path) = run(&PathModel { rate, competition: vec![others], ..PathModel::default() }, 1, 5000);
     let delay = |k: usize| delays[k][0] as f64 / MS as f64;
     assert!(delay(900) < 0.4, "{}", delay(900));
     // 40 kbit/s too much for 2 s at 2 Mbit/s: 40 ms.
     assert!((30.0..50.0).contains(&delay(2995)), "{}", delay(2995));
     assert!(delay(4900) < 0.4 && path.tally().not_delivered() == 0);
     // TCP fills any queue.
-    let rate = Some(Rate { bits: 10_000_000, queue: 125_000 });
-    let others = Competition { load: Load::Greedy { rtt: Span::millis(20) }, ..others };
-    let (delays, _) = run(&Config { rate, competition: vec![others], ..Config::default() }, 1, 5000);
+    let rate = Some(RateBottleneck { bits: 10_000_000, queue: 125_000 });
+    let others = Competition { load: CrossTraffic::Greedy { rtt: Span::millis(20) }, ..others };
+    let (delays, _) = run(&PathModel { rate, competition: vec![others], ..PathModel::default() }, 1, 5000);
     let highest = delays[1000..3000].iter().filter_map(|d| d.first()).max().unwrap() / MS;
     assert!((90..=101).contains(&highest), "{highest}");
     assert!(delays[4000..].iter().all(|d| d[0] < MS));
@@ -227,21 +232,21 @@ fn others_fill_the_bottleneck() {
 fn police_drops_what_exceeds_its_rate() {
     // 80 bytes a millisecond are 640 kbit/s.
     let police = Police { bits: 480_000, burst: 800, every: Span::ZERO };
-    let (delays, path) = run(&Config { police: Some(police), ..Config::default() }, 1, 4000);
+    let (delays, path) = run(&PathModel { police: Some(police), ..PathModel::default() }, 1, 4000);
     assert!(delays[..30].iter().all(|d| d == &[0]));
     assert!((960..=1000).contains(&path.tally().policed), "{:?}", path.tally());
     assert_eq!(path.tally().loss_runs().into_keys().collect::<Vec<_>>(), [1], "every fourth");
     let police = Police { bits: 480_000, burst: 6000, every: Span::millis(100) };
-    let (_, path) = run(&Config { police: Some(police), ..Config::default() }, 1, 4000);
+    let (_, path) = run(&PathModel { police: Some(police), ..PathModel::default() }, 1, 4000);
     let lengths = path.tally().loss_runs();
     assert!(lengths.keys().all(|l| (20..=30).contains(l)), "the end of every tenth of a second: {lengths:?}");
 }
 
 #[test]
 fn delay_is_added_along_straight_lines() {
-    let point = |at, delay| Point { at: Span::millis(at), delay: Span::millis(delay) };
+    let point = |at, delay| DelayPoint { at: Span::millis(at), delay: Span::millis(delay) };
     let added = vec![point(10, 0), point(20, 10), point(30, 10), point(30, 2)];
-    let (delays, _) = run(&Config { added, ..Config::default() }, 1, 40);
+    let (delays, _) = run(&PathModel { added, ..PathModel::default() }, 1, 40);
     let at = |k: usize| delays[k][0] / MS;
     assert_eq!([0, 10, 15, 20, 29, 30, 39].map(at), [0, 0, 5, 10, 10, 2, 2]);
 }
@@ -249,13 +254,13 @@ fn delay_is_added_along_straight_lines() {
 #[test]
 fn pauses_hold_and_long_packets_are_lost() {
     let pauses = vec![Outage { from: Span::millis(5), length: Span::millis(4) }];
-    let (delays, _) = run(&Config { pauses, in_order: true, ..Config::default() }, 1, 11);
+    let (delays, _) = run(&PathModel { pauses, in_order: true, ..PathModel::default() }, 1, 11);
     assert_eq!(delays.iter().map(|d| d[0] / MS).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0]);
-    let too_long = Some(TooLong { above: 100, choice: Choice::Bernoulli(1.0) });
-    let mut path = Impairment::new(Config { too_long, ..Config::default() }, 0);
+    let too_long = Some(SizeLimit { above: 100, choice: Choice::Bernoulli(1.0) });
+    let mut path = Impairment::new(PathModel { too_long, ..PathModel::default() }, 0);
     assert!(!path.pass(SteadyTime(0), 100).is_empty() && path.pass(SteadyTime(0), 101).is_empty());
     let within = Choice::Within(3..=4, Box::new(Choice::Bernoulli(1.0)));
-    assert_eq!(lost(&run(&Config { loss: within, ..Config::default() }, 0, 9).0), [3, 4]);
+    assert_eq!(lost(&run(&PathModel { loss: within, ..PathModel::default() }, 0, 9).0), [3, 4]);
 }
 
 const TEXT: &str = "
@@ -288,30 +293,30 @@ jitter = pareto 500us shape 1.5 + slots 10ms + spikes 0.1% 80ms in order
 fn a_scenario_says_what_it_says() {
     let s: Scenario = TEXT.parse().unwrap();
     assert_eq!((s.name.as_str(), s.seed), ("bursty access line", 7));
-    let up = Config {
+    let up = PathModel {
         delay: Span::micros(20_500),
         jitter: Jitter::Exponential { mean: Span::millis(2) },
         in_order: true,
-        loss: Choice::Gilbert(Gilbert { p: 0.01, r: 0.3, h: 0.1, k: 1.0 }),
-        duplication: Duplication { choice: Choice::Bernoulli(0.005), copies: 2, lag: Span::millis(1) },
-        reordering: Reordering { choice: Choice::Exactly(vec![40..=40, 80..=82]), by: Span::millis(50) },
-        rate: Some(Rate { bits: 512_000, queue: 16_000 }),
+        loss: Choice::Gilbert(GilbertModel { p: 0.01, r: 0.3, h: 0.1, k: 1.0 }),
+        duplication: DuplicationModel { choice: Choice::Bernoulli(0.005), copies: 2, lag: Span::millis(1) },
+        reordering: ReorderingModel { choice: Choice::Exactly(vec![40..=40, 80..=82]), by: Span::millis(50) },
+        rate: Some(RateBottleneck { bits: 512_000, queue: 16_000 }),
         cells: None,
         competition: vec![
             Competition {
                 from: Span::seconds(5),
                 length: Span::seconds(9),
-                load: Load::Greedy { rtt: Span::millis(20) },
+                load: CrossTraffic::Greedy { rtt: Span::millis(20) },
             },
-            Competition { from: Span::ZERO, length: Span::seconds(1), load: Load::Poisson(400_000) },
+            Competition { from: Span::ZERO, length: Span::seconds(1), load: CrossTraffic::Poisson(400_000) },
         ],
         police: Some(Police { bits: 64_000, burst: 4000, every: Span::millis(100) }),
         added: vec![
-            Point { at: Span::ZERO, delay: Span::ZERO },
-            Point { at: Span::seconds(30), delay: Span::millis(12) },
+            DelayPoint { at: Span::ZERO, delay: Span::ZERO },
+            DelayPoint { at: Span::seconds(30), delay: Span::millis(12) },
         ],
         pauses: vec![Outage { from: Span::seconds(4), length: Span::seconds(1) }],
-        too_long: Some(TooLong { above: 1200, choice: Choice::Bernoulli(1.0) }),
+        too_long: Some(SizeLimit { above: 1200, choice: Choice::Bernoulli(1.0) }),
         outages: vec![
             Outage { from: Span::seconds(2), length: Span::millis(300) },
             Outage { from: Span::seconds(9), length: Span::seconds(1) },
@@ -321,7 +326,7 @@ fn a_scenario_says_what_it_says() {
     };
     assert_eq!(s.up, up);
     assert_eq!((s.up.traffic_class(0xb9), s.down.traffic_class(0xb9)), (10 << 2 | 1, 0xb9));
-    let down = Config {
+    let down = PathModel {
         delay: Span::micros(20_500),
         jitter: Jitter::Sum(vec![
             Jitter::Pareto { scale: Span::micros(500), shape: 1.5 },
@@ -330,7 +335,7 @@ fn a_scenario_says_what_it_says() {
         ]),
         in_order: true,
         loss: Choice::Exactly(vec![4..=4, 9..=9, 14..=14, 19..=20]),
-        ..Config::default()
+        ..PathModel::default()
     };
     assert_eq!(s.down, down);
 }
@@ -379,7 +384,7 @@ proptest! {
         bits in 100_000u64..100_000_000,
         queue in 0u64..50_000,
     ) {
-        let config = Config { rate: Some(Rate { bits, queue }), ..Config::default() };
+        let config = PathModel { rate: Some(RateBottleneck { bits, queue }), ..PathModel::default() };
         let mut path = Impairment::new(config, 1);
         let (mut now, mut last) = (SteadyTime(0), SteadyTime(i64::MIN));
         for (gap, bytes) in gaps {
@@ -400,7 +405,7 @@ proptest! {
             *expected.entry(*l).or_insert(0u64) += 1;
         }
         let total = lengths.iter().sum::<u64>() + gap * (lengths.len() as u64 + 1);
-        let (_, path) = run(&Config { loss: Choice::runs(lengths, gap), ..Config::default() }, 0, total);
+        let (_, path) = run(&PathModel { loss: Choice::runs(lengths, gap), ..PathModel::default() }, 0, total);
         prop_assert_eq!(path.tally().loss_runs(), expected);
     }
 }

@@ -3,26 +3,26 @@
 
 use super::bottleneck::Bottleneck;
 use super::choice::Chooser;
-use super::{Config, Host, Impairment, Tally};
+use super::{HostModel, Impairment, PathModel, PathTally};
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::clock::ClockProbe;
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, TestSpec, Transport};
-use jitlat_core::time::{Source, Span, Stamp, SteadyTime, WallTime};
-use jitlat_core::twoway::{Directions, LossRun, LostOn, TwoWay};
+use jitlat_core::time::{Span, Stamp, StampSource, SteadyTime, WallTime};
+use jitlat_core::twoway::{Directions, LossRun, LossSide, TwoWay};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 /// Bytes of an IPv4 and UDP header before the payload.
-const HEADERS: usize = 28;
+const HEADER_BYTES: usize = 28;
 /// Time that a program needs for each of several packets that wait for it.
-const EACH: Span = Span(3_000);
+const TIME_PER_PACKET: Span = Span(3_000);
 /// Time between two clock probes.
 const PROBE_GAP: Span = Span::millis(40);
 /// Time from the last clock probe to the first packet.
-const PROBE_END: Span = Span::seconds(2);
+const PROBE_LEAD: Span = Span::seconds(2);
 /// TCP's smallest retransmission timeout.
 const RETRANSMISSION: Span = Span::millis(200);
 
@@ -36,13 +36,13 @@ pub struct Trial {
     /// When the first packet is due, by a perfect clock.
     pub epoch: WallTime,
     /// The path from client to server.
-    pub up: Config,
+    pub up: PathModel,
     /// The path from server to client.
-    pub down: Config,
+    pub down: PathModel,
     /// The host that starts the test.
-    pub client: Host,
+    pub client: HostModel,
     /// The other one.
-    pub server: Host,
+    pub server: HostModel,
     /// Clock probes before the stream, and as many after it.
     pub probes: u32,
     /// Payloads of the packets, in turn; empty: those of `spec`.
@@ -66,22 +66,22 @@ pub struct Answering {
 
 /// The result of a [`Trial`].
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// What the hosts know of the test.
     pub session: Session,
     /// What was received, in the order of arrival.
     pub records: Vec<PacketRecord>,
     /// What was done on the path from client to server.
-    pub up: Tally,
+    pub up: PathTally,
     /// What was done on the path from server to client.
-    pub down: Tally,
+    pub down: PathTally,
     /// Packets that the sending host's kernel refused to send.
     pub refused: u64,
 }
 
 /// A packet that left a host.
 #[derive(Clone, Copy)]
-struct Departure {
+struct LeavingPacket {
     seq: u32,
     bytes: usize,
     /// When the program read the clock and handed the packet over, and when the interface sent it.
@@ -98,10 +98,10 @@ impl Trial {
             spec,
             seed,
             epoch: WallTime(1_700_000_000_000_000_000),
-            up: Config::default(),
-            down: Config::default(),
-            client: Host::default(),
-            server: Host::default(),
+            up: PathModel::default(),
+            down: PathModel::default(),
+            client: HostModel::default(),
+            server: HostModel::default(),
             probes: 0,
             payloads: Vec::new(),
             answering: None,
@@ -109,7 +109,7 @@ impl Trial {
     }
 
     /// Runs the test. The same trial always gives the same outcome.
-    pub fn run(&self) -> Outcome {
+    pub fn run(&self) -> TrialOutcome {
         let mut up = Impairment::new(self.up.clone(), self.seed);
         let mut down = Impairment::new(self.down.clone(), self.seed ^ 0x5eed);
         let mut session = Session::new(self.spec.clone());
@@ -119,7 +119,7 @@ impl Trial {
         (session.src, session.dst) =
             if downwards { (Some(hosts[1]), Some(hosts[0])) } else { (Some(hosts[0]), Some(hosts[1])) };
         session.created = Some(self.client.clock.at(self.epoch, Span::seconds(-1)));
-        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_END.0;
+        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_LEAD.0;
         self.probe(&mut session, (&mut up, &mut down), Span(before));
         let (departures, refused) = self.departures();
         session.sent = Some(self.spec.packets());
@@ -137,7 +137,7 @@ impl Trial {
         let last = Deadlines::new(&self.spec).last().unwrap_or(Span::ZERO);
         let after = last.max(self.spec.duration()) + Span::seconds(1);
         self.probe(&mut session, (&mut up, &mut down), after);
-        Outcome { session, records, up: up.tally().clone(), down: down.tally().clone(), refused }
+        TrialOutcome { session, records, up: up.tally().clone(), down: down.tally().clone(), refused }
     }
 
     fn rng(&self, stream: u64) -> ChaCha8Rng {
@@ -146,14 +146,14 @@ impl Trial {
         rng
     }
 
-    fn sender(&self) -> &Host {
+    fn sender(&self) -> &HostModel {
         match self.spec.direction() {
             Direction::Up => &self.client,
             Direction::Down => &self.server,
         }
     }
 
-    fn receiver(&self) -> &Host {
+    fn receiver(&self) -> &HostModel {
         match self.spec.direction() {
             Direction::Up => &self.server,
             Direction::Down => &self.client,
@@ -178,7 +178,7 @@ impl Trial {
     }
 
     /// The packets that leave the sending host, and how many its kernel refuses.
-    fn departures(&self) -> (Vec<Departure>, u64) {
+    fn departures(&self) -> (Vec<LeavingPacket>, u64) {
         let host = self.sender();
         let mut wake = self.rng(20);
         let mut refused = Chooser::new(&host.refused, self.rng(21));
@@ -192,7 +192,7 @@ impl Trial {
         for (seq, due) in (0..).zip(Deadlines::new(&self.spec)) {
             let late = host.wake.draw(&mut wake, on_path(due));
             let read = host.runs(due + late).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             if refused.choose(u64::from(seq)) {
                 kept_back += 1;
                 continue;
@@ -201,19 +201,19 @@ impl Trial {
                 0 => self.spec.payload(),
                 n => self.payloads[seq as usize % n],
             };
-            let bytes = usize::from(payload) + HEADERS;
+            let bytes = usize::from(payload) + HEADER_BYTES;
             let now = on_path(read);
             let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
             if let Some(left) = left {
-                let entered = entries.choose(seq.into()) && host.stamps != Source::User;
-                departures.push(Departure { seq, bytes, read, left: since(left), entered });
+                let entered = entries.choose(seq.into()) && host.stamps != StampSource::User;
+                departures.push(LeavingPacket { seq, bytes, read, left: since(left), entered });
             }
         }
         (departures, kept_back)
     }
 
-    fn one_way(&self, path: &mut Impairment, departures: &[Departure]) -> Vec<PacketRecord> {
-        let mut arrivals: Vec<(Span, Departure)> = Vec::with_capacity(departures.len());
+    fn one_way(&self, path: &mut Impairment, departures: &[LeavingPacket]) -> Vec<PacketRecord> {
+        let mut arrivals: Vec<(Span, LeavingPacket)> = Vec::with_capacity(departures.len());
         let mut recovered = Span(i64::MIN);
         for d in departures {
             match self.spec.transport() {
@@ -239,7 +239,7 @@ impl Trial {
         let records = arrivals.into_iter().map(|(at, d)| {
             let delay = receiver.reading.draw(&mut reading, on_path(at));
             let read = receiver.runs(at + delay).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             let mut record = PacketRecord::new(d.seq.into());
             let (sent, lag) = stamp(sender, self.epoch, d.left, d.read);
             record.set(Moment::Sent, sent);
@@ -248,7 +248,7 @@ impl Trial {
             let (arrived, lag) = stamp(receiver, self.epoch, at, read);
             record.set(Moment::Arrived, arrived);
             record.set_receive_lag(lag);
-            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record.set_ttl(Some(60));
             record
         });
@@ -257,7 +257,7 @@ impl Trial {
 
     /// When a packet of a TCP stream finally arrives. While a packet waits for its timer nothing else is sent:
     /// `recovered` is when the sender continues.
-    fn repaired(&self, path: &mut Impairment, d: &Departure, recovered: &mut Span) -> Span {
+    fn repaired(&self, path: &mut Impairment, d: &LeavingPacket, recovered: &mut Span) -> Span {
         let there = path.config().delay;
         let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);
         for attempt in 0.. {
@@ -280,28 +280,28 @@ impl Trial {
     fn two_way(
         &self,
         (up, down): (&mut Impairment, &mut Impairment),
-        departures: &[Departure],
+        departures: &[LeavingPacket],
         answering: &Answering,
     ) -> (Vec<PacketRecord>, TwoWay) {
         let (near, far) = (&self.client, &self.server);
         let mut ways = Directions { stateful: answering.counts, ..Directions::default() };
         let mut lost = Vec::new();
-        let mut requests: Vec<(Span, Departure)> = Vec::new();
+        let mut requests: Vec<(Span, LeavingPacket)> = Vec::new();
         let mut next = 0;
         for d in departures {
-            lost.extend((next..d.seq).map(|seq| (seq, LostOn::Up)));
+            lost.extend((next..d.seq).map(|seq| (seq, LossSide::Up)));
             next = d.seq + 1;
             let delivered = up.pass_test(on_path(d.left), d.bytes, d.seq.into());
             if delivered.is_empty() {
-                lost.push((d.seq, LostOn::Up));
+                lost.push((d.seq, LossSide::Up));
             }
             ways.up_duplicates += delivered.len().saturating_sub(1) as u64;
             requests.extend(delivered.iter().map(|t| (since(*t), *d)));
         }
-        lost.extend((next..self.spec.packets()).map(|seq| (seq, LostOn::Up)));
+        lost.extend((next..self.spec.packets()).map(|seq| (seq, LossSide::Up)));
         requests.sort_by_key(|(at, d)| (*at, d.seq));
         let mut highest = None;
-        let mut answers: Vec<(Span, Departure, [WallTime; 2])> = Vec::new();
+        let mut answers: Vec<(Span, LeavingPacket, [WallTime; 2])> = Vec::new();
         for (at, d) in requests {
             ways.up_reordered += u64::from(highest > Some(d.seq));
             highest = highest.max(Some(d.seq));
@@ -309,7 +309,7 @@ impl Trial {
             let answered = read + answering.processing;
             let delivered = down.pass_test(on_path(answered), d.bytes, d.seq.into());
             if delivered.is_empty() {
-                lost.push((d.seq, LostOn::Down));
+                lost.push((d.seq, LossSide::Down));
             }
             ways.down_duplicates += delivered.len().saturating_sub(1) as u64;
             let times = [at, answered].map(|t| far.stamp(self.epoch, t));
@@ -319,7 +319,7 @@ impl Trial {
         let mut ready = Span(i64::MIN);
         let records = answers.iter().map(|(at, d, [arrived, answered])| {
             let read = near.runs(*at).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             let mut record = PacketRecord::new(d.seq.into());
             let (sent, lag) = stamp(near, self.epoch, d.left, d.read);
             record.set(Moment::Sent, sent);
@@ -332,14 +332,14 @@ impl Trial {
                 record.set(Moment::Arrived, Stamp { at: *arrived, source: far.stamps });
                 record.set(Moment::Answered, Stamp { at: *answered, source: far.stamps });
             }
-            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record
         });
         let records = records.collect();
         lost.sort_unstable_by_key(|(seq, _)| *seq);
         lost.dedup_by_key(|(seq, _)| *seq);
         let on = |way| lost.iter().filter(|(_, w)| *w == way).count() as u64;
-        (ways.up_lost, ways.down_lost) = (on(LostOn::Up), on(LostOn::Down));
+        (ways.up_lost, ways.down_lost) = (on(LossSide::Up), on(LossSide::Down));
         let facts = TwoWay {
             protocol: answering.protocol.clone(),
             timeout: Some(Span::seconds(2)),
@@ -364,14 +364,14 @@ fn since(at: SteadyTime) -> Span {
 
 /// The stamp of a packet that passed a host's interface at `passed` and its program at `read`, and how long after it
 /// the program read the clock, if the kernel took the stamp.
-fn stamp(host: &Host, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
-    let kernel = host.stamps != Source::User;
+fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
+    let kernel = host.stamps != StampSource::User;
     let at = host.stamp(epoch, if kernel { passed } else { read });
     let lag = host.stamp(epoch, read) - at;
     (Stamp { at, source: host.stamps }, kernel.then_some(lag))
 }
 
-fn runs(lost: &[(u32, LostOn)]) -> Vec<LossRun> {
+fn runs(lost: &[(u32, LossSide)]) -> Vec<LossRun> {
     let mut runs: Vec<LossRun> = Vec::new();
     for (seq, way) in lost {
         match runs.last_mut() {

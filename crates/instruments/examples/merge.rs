@@ -1,6 +1,6 @@
 //! Two parts of a test, or two tests of the same traffic, as one: `cargo run --example merge -- A.log B.log`.
 
-use jitlat_core::state::State;
+use jitlat_core::state::SavedAnalysis;
 use jitlat_core::{Options, Summary};
 use jitlat_store::log::LogReader;
 use std::error::Error;
@@ -17,14 +17,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The analysis of a log, as bytes that can be kept or sent elsewhere.
 pub fn saved(log: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut reader = LogReader::open(log)?;
-    let (mut state, mut failure) = (State::new(reader.session().clone(), &Options::default()), None);
+    let (mut state, mut failure) = (SavedAnalysis::new(reader.session().clone(), &Options::default()), None);
     reader.records(&mut failure).for_each(|record| state.push(&record));
     failure.map_or(Ok(state.save()?), |e| Err(e.into()))
 }
 
 /// The summary of both parts together.
 pub fn merge(a: &[u8], b: &[u8]) -> Result<Summary, Box<dyn Error>> {
-    let mut whole = State::load(a, &Options::default())?;
-    whole.merge(State::load(b, &Options::default())?)?;
+    let mut whole = SavedAnalysis::load(a, &Options::default())?;
+    whole.merge(SavedAnalysis::load(b, &Options::default())?)?;
     Ok(whole.finish())
 }

@@ -150,11 +150,11 @@ impl fmt::Debug for NamedFile {
 /// The values given for a protocol's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    values: BTreeMap<String, Given>,
+    values: BTreeMap<String, ArgumentInput>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Given {
+enum ArgumentInput {
     Text(String),
     File(NamedFile),
 }
@@ -168,14 +168,14 @@ impl Arguments {
     /// Adds `name` with `value`; the value of a switch is ignored.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Arguments {
-        self.values.insert(name.to_owned(), Given::Text(value.into()));
+        self.values.insert(name.to_owned(), ArgumentInput::Text(value.into()));
         self
     }
 
     /// Adds `name` with the contents of a file.
     #[must_use]
     pub fn with_file(mut self, name: &str, file: NamedFile) -> Arguments {
-        self.values.insert(name.to_owned(), Given::File(file));
+        self.values.insert(name.to_owned(), ArgumentInput::File(file));
         self
     }
 
@@ -187,7 +187,7 @@ impl Arguments {
     /// The arguments given that are in `list`.
     #[must_use]
     pub fn of(&self, list: &[Argument]) -> Arguments {
-        let known = |(name, _): &(&String, &Given)| list.iter().any(|a| a.name == *name);
+        let known = |(name, _): &(&String, &ArgumentInput)| list.iter().any(|a| a.name == *name);
         Arguments { values: self.values.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect() }
     }
 
@@ -200,13 +200,13 @@ impl Arguments {
         for (name, given) in &self.values {
             let argument = list.iter().find(|a| a.name == *name);
             let argument = argument.ok_or_else(|| Error::Settings(format!("{name}: not known here")))?;
-            if let Given::Text(text) = given {
+            if let ArgumentInput::Text(text) = given {
                 argument.check(text).map_err(|why| Error::Settings(format!("{name} {text}: {why}")))?;
             }
         }
         for argument in list {
             if let Some(default) = argument.default.filter(|_| !self.values.contains_key(argument.name)) {
-                all.values.insert(argument.name.to_owned(), Given::Text(default()));
+                all.values.insert(argument.name.to_owned(), ArgumentInput::Text(default()));
             }
         }
         Ok(all)
@@ -220,8 +220,8 @@ impl Arguments {
     /// The value of `name` as text; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name)? {
-            Given::Text(text) => Some(text.trim()),
-            Given::File(_) => None,
+            ArgumentInput::Text(text) => Some(text.trim()),
+            ArgumentInput::File(_) => None,
         }
     }
 
@@ -245,8 +245,8 @@ impl Arguments {
     /// The file given as `name`; `None` if it was not given.
     pub fn file(&self, name: &str) -> Option<&NamedFile> {
         match self.values.get(name)? {
-            Given::File(file) => Some(file),
-            Given::Text(_) => None,
+            ArgumentInput::File(file) => Some(file),
+            ArgumentInput::Text(_) => None,
         }
     }
 }

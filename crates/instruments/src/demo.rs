@@ -10,8 +10,8 @@ use jitlat_impair::Scenario;
 use jitlat_net::RunningService;
 use jitlat_net::emulator::{Forward, Numbering, Relay, RelayConfig};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::jitlat::Limits;
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_proto::jitlat::ServerLimits;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
@@ -37,12 +37,12 @@ impl TestBed {
         let service = ServerSettings {
             bind: vec![SocketAddr::from((SERVER_SIDE, control))],
             test_port: up,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             keys: Default::default(),
             pacing: Pacing::default(),
             priority: None,
         };
-        let server = Server::bind(service)?.start()?;
+        let server = JitlatServer::bind(service)?.start()?;
         let through =
             |port: u16| Forward { listen: (CLIENT_SIDE, port).into(), to: (SERVER_SIDE, port).into() };
         let relay = Relay::start(RelayConfig {
@@ -60,7 +60,7 @@ impl TestBed {
         let [control, up, down, here] = self.ports;
         test.settings.host = CLIENT_SIDE.to_string();
         test.settings.control_port = control;
-        for spec in &mut test.settings.specs {
+        for spec in &mut test.settings.terms.specs {
             // The relay needs to know the server's ports in advance.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),

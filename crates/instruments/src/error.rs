@@ -2,7 +2,7 @@
 
 use crate::passive::PassiveError;
 use jitlat_core::spec::SpecError;
-use jitlat_net::client::{ClientError, Family};
+use jitlat_net::client::{AddressFamily, ClientError};
 use jitlat_net::digest::ExporterError;
 use jitlat_net::emulator::RelayError;
 use jitlat_net::push::PushServiceError;
@@ -10,7 +10,7 @@ use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
 
-/// Why nothing could be measured. A test that was cut short is not an error: [`Outcome`](crate::Outcome) says how it
+/// Why nothing could be measured. A test that was cut short is not an error: [`Outcome`](crate::TestOutcome) says how it
 /// ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,15 +31,15 @@ pub enum Error {
     },
     /// The far host has no address of the requested family.
     #[error("{host} has no {}address", match .family {
-        Some(Family::V4) => "IPv4 ",
-        Some(Family::V6) => "IPv6 ",
+        Some(AddressFamily::V4) => "IPv4 ",
+        Some(AddressFamily::V6) => "IPv6 ",
         None => "",
     })]
     Address {
         /// The name of the host.
         host: String,
         /// The requested family; `None`: either.
-        family: Option<Family>,
+        family: Option<AddressFamily>,
     },
     /// The operating system refused an operation.
     #[error("{doing}: {source}")]
@@ -52,6 +52,9 @@ pub enum Error {
     /// A one-way test failed.
     #[error(transparent)]
     OneWay(#[from] ClientError),
+    /// The conversation of a one-way test with another protocol failed.
+    #[error(transparent)]
+    Conversation(Box<dyn std::error::Error + Send + Sync>),
     /// Captured traffic could not be analysed.
     #[error(transparent)]
     Passive(#[from] PassiveError),

@@ -15,7 +15,7 @@ pub trait Instrument {
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
-    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error>;
+    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error>;
 
     /// How long the test should take, in ns.
     ///
@@ -53,7 +53,7 @@ pub(crate) fn ip_header(summary: &Summary) -> u64 {
 
 /// How a test ended.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct TestOutcome {
     /// What is known of each stream.
     pub sessions: Vec<Session>,
     /// How it ended.
@@ -73,10 +73,10 @@ pub struct ProtocolText {
     pub text: String,
 }
 
-impl From<Measured> for Outcome {
-    fn from(measured: Measured) -> Outcome {
+impl From<Measured> for TestOutcome {
+    fn from(measured: Measured) -> TestOutcome {
         let Measured { sessions, ending, reason } = measured;
-        Outcome { sessions, ending, reason, texts: Vec::new() }
+        TestOutcome { sessions, ending, reason, texts: Vec::new() }
     }
 }
 

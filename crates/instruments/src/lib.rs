@@ -9,7 +9,7 @@
 //! * [`load`] – any of these during background traffic sent by jitlat itself
 //! * [`doctor`] – what this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
-//! * [`serve`] – the other side: answers tests from other hosts
+//! * [`serve`] – the other side: answers tests from other hosts; [`access`] – who may use it, with which keys
 //! * [`demo`] – a server behind an impaired path on this machine, to try things with
 //! * [`passive`] – captured traffic: round trips between two points, and what TCP hides
 //! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
@@ -19,6 +19,9 @@
 //!
 //! Everything that happens in a test is an [`Event`]; an [`Observer`] receives them. Logs, progress lines, live views
 //! and archives are observers of the same stream of events.
+//!
+//! Neighbours: `jitlat-net` has sockets and drivers, `jitlat-core` records and the analysis; `jitlat-output` writes reports of what was
+//! found, `jitlat-tui` shows tests that run, `jitlat-monitor` runs them all the time.
 //!
 //! ```no_run
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
@@ -40,6 +43,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod access;
 pub mod analysis;
 pub mod arguments;
 pub mod demo;
@@ -59,7 +63,7 @@ pub mod sweep;
 pub use analysis::{Analysed, Analyses, RecordCollector};
 pub use arguments::{Argument, Arguments};
 pub use error::Error;
-pub use instrument::{Annotations, Instrument, Outcome, ProtocolText};
+pub use instrument::{Annotations, Instrument, ProtocolText, TestOutcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
 pub use passive::{Passive, TcpCaptures};

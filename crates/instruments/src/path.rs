@@ -5,9 +5,9 @@ use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
 use jitlat_core::{Dscp, Span, Transport};
-use jitlat_net::client::Family;
+use jitlat_net::client::AddressFamily;
 use jitlat_net::path;
-use jitlat_proto::path::{Plan, SLOTS};
+use jitlat_proto::path::{MAX_PROBES, TracePlan};
 use std::net::{IpAddr, SocketAddr};
 
 /// Destination port of UDP probes: by convention nothing listens there.
@@ -21,7 +21,7 @@ pub struct PathTest {
     /// The far host: a name or an address.
     pub host: String,
     /// Only addresses of this family.
-    pub family: Option<Family>,
+    pub family: Option<AddressFamily>,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// Protocol of the probes.
@@ -37,7 +37,7 @@ pub struct PathTest {
     /// The largest TTL to try.
     pub hops: u8,
     /// How long to wait for an answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 impl PathTest {
@@ -53,7 +53,7 @@ impl PathTest {
             probes: 10,
             period: Span::seconds(1),
             hops: 30,
-            patience: Span::seconds(2),
+            timeout: Span::seconds(2),
         }
     }
 
@@ -64,17 +64,17 @@ impl PathTest {
     pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
-        let plan = Plan {
+        let plan = TracePlan {
             transport: self.transport,
             port: to.port(),
             dscp: self.dscp,
             probes: self.probes,
             period: self.period,
             hops: self.hops,
-            patience: self.patience,
+            timeout: self.timeout,
             // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
-            spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(SLOTS) + 1)),
-            ..Plan::new(source, to.ip().to_canonical())
+            spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
+            ..TracePlan::new(source, to.ip().to_canonical())
         };
         Ok(path::trace(plan, stop.flag(), progress)?)
     }

@@ -1,11 +1,11 @@
 //! Names of hosts to addresses.
 
 use crate::error::Error;
-use jitlat_net::client::Family;
+use jitlat_net::client::AddressFamily;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The first address of `host`, in brackets or not, that is of `family` where one is wanted.
-pub(crate) fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<SocketAddr, Error> {
+pub(crate) fn resolve(host: &str, port: u16, family: Option<AddressFamily>) -> Result<SocketAddr, Error> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let found = (host, port).to_socket_addrs();
     let mut found = found.map_err(|source| Error::Lookup { host: host.to_owned(), source })?;

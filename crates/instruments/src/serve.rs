@@ -7,9 +7,10 @@ use crate::ping::PROTOCOLS;
 use crate::ping::protocol::{ProtocolServer, ReflectorList};
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
+use jitlat_net::privilege::Capability;
+use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::{RunningService, digest, push, reflect};
-use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
@@ -47,6 +48,9 @@ impl AnsweredProtocol {
     }
 }
 
+/// Priorities above this need a capability (`SO_PRIORITY` in socket(7)).
+const ORDINARY_PRIORITY: u32 = 6;
+
 /// The services of a host.
 pub struct Serve {
     /// The addresses to listen on.
@@ -56,7 +60,7 @@ pub struct Serve {
     /// Reflectors, by protocol: see [`answered`].
     pub reflectors: Vec<Box<dyn Reflector>>,
     /// Who may use which service, and how much of it. If any service has a key, those without are served only if they
-    /// are [open](policy::Rules::open).
+    /// are [open](policy::ServiceRules::open).
     pub policy: Policy,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
@@ -76,9 +80,9 @@ pub struct OneWayService {
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
     /// The limits of one test. Those of connections, sessions and memory are the policy's.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The keys that clients may have; none: no key needed.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
 }
@@ -88,8 +92,8 @@ impl Default for OneWayService {
         OneWayService {
             control_port: CONTROL_PORT,
             test_port: TEST_PORT,
-            limits: Limits::default(),
-            keys: Keys::default(),
+            limits: ServerLimits::default(),
+            keys: PresharedKeys::default(),
             pacing: Pacing::default(),
         }
     }
@@ -182,7 +186,7 @@ impl Serve {
                     pacing: one_way.pacing.clone(),
                     priority: self.priority,
                 };
-                Some(Server::sharing(service, gate)?.start()?)
+                Some(JitlatServer::sharing(service, gate)?.start()?)
             }
             None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
                 let why = match withheld[..] {
@@ -198,6 +202,25 @@ impl Serve {
             None => None,
         };
         Ok(Serving { one_way, reflectors, digests, collector, withheld })
+    }
+
+    /// The capabilities without which a service would not start, or not run; `realtime`: its threads have a real-time priority.
+    pub fn capabilities(&self, realtime: bool) -> Vec<Capability> {
+        let one_way =
+            self.one_way.iter().flat_map(|s| [s.control_port, s.test_port, *s.limits.ports.start()]);
+        let digests = self.digests.iter().map(|d| d.port);
+        let reflectors = self.reflectors.iter().flat_map(|r| r.addresses(&self.ips)).map(|at| at.port());
+        let low = one_way.chain(digests).chain(reflectors).any(|port| (1..1024).contains(&port));
+        let raw = self.digests.is_some() || self.reflectors.iter().any(|r| r.needs_raw_packets());
+        let high = self.priority.is_some_and(|priority| priority > ORDINARY_PRIORITY);
+        let list = [
+            (low, Capability::NetBindService),
+            (raw, Capability::NetRaw),
+            (high, Capability::NetAdmin),
+            (realtime, Capability::SysNice),
+            (realtime, Capability::IpcLock),
+        ];
+        list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
     }
 
     /// Whether any service has a key.

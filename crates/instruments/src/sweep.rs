@@ -1,5 +1,7 @@
 //! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome as it comes.
 
+pub mod lists;
+
 use crate::analysis::Analysed;
 use crate::error::Error;
 use crate::instrument::Instrument;
@@ -8,7 +10,7 @@ use crate::stop::Stop;
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
 use jitlat_core::observer::Unobserved;
-use jitlat_core::sweep::{Outcome, SweepRun};
+use jitlat_core::sweep::{RunOutcome, SweepRun};
 use jitlat_net::clock;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ pub enum SweepEvent<'a> {
     /// A run failed, and will be tried once more.
     Failed(SweepRun, &'a Error),
     /// A run is finished: its outcome and its accepted packets.
-    Finished(Outcome, Samples),
+    Finished(RunOutcome, Samples),
 }
 
 /// Pause before a failed run is tried once more.
@@ -76,7 +78,7 @@ pub fn sweep(
 }
 
 impl CellTest {
-    fn measure(&self, run: SweepRun, stop: &Stop) -> Result<(Outcome, Samples), Error> {
+    fn measure(&self, run: SweepRun, stop: &Stop) -> Result<(RunOutcome, Samples), Error> {
         let at = clock::wall();
         let measure = || self.instrument.analyse(&jitlat_verdict::options(), stop, &mut Unobserved);
         let analysed = match &self.load {
@@ -86,7 +88,7 @@ impl CellTest {
         let analysed = analysed.into_iter().next();
         let Analysed { summary: s, samples, .. } =
             analysed.ok_or_else(|| Error::Settings("the test has no stream".to_owned()))?;
-        Ok((Outcome::of(&s, run, at, self.instrument.ip_length(&s)), samples))
+        Ok((RunOutcome::of(&s, run, at, self.instrument.ip_length(&s)), samples))
     }
 }
 

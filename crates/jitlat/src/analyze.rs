@@ -1,18 +1,18 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
 
-use crate::exit::Status;
-use crate::input;
-use crate::label;
+use crate::exit::{ExitStatus, thresholds};
 use crate::options::report::ReportArgs;
-use crate::output::report::{Streams, file_ending};
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, Output, Part, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
-use jitlat_core::state::{Merged, State};
+use jitlat_core::state::{Merged, SavedAnalysis};
+use jitlat_output::input;
+use jitlat_output::label;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::{AnalysedStream, Output, ReportParts};
+use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::analysing;
-use jitlat_store::log::{LogReader, Reading};
+use jitlat_store::log::{LogReader, LogReading};
 use jitlat_store::output as file;
 use jitlat_store::threads::Threads;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 /// What to do with several logs.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
+pub struct SeveralLogs {
     /// Whether to merge them into one.
     pub merge: bool,
     /// File to save the state to; `None`: not saved.
@@ -30,33 +30,33 @@ pub struct Together {
 }
 
 /// A log that was read, before its figures are computed.
-struct Taken {
-    state: State,
+struct ReadLog {
+    state: SavedAnalysis,
     /// What was found while reading the log files.
-    readings: Vec<Reading>,
+    readings: Vec<LogReading>,
     /// The log that its rows can be read from again; `None` for standard input and states.
     log: Option<PathBuf>,
     label: String,
 }
 
 /// Analyses `logs` and prints the result.
-pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Status> {
+pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
     let runs = analyse(logs, together, args)?;
-    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval, texts: &[] };
-    let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
+    let report = ReportStreams { runs: &runs, extra: None, interval: args.analysis.interval, texts: &[] };
+    let written = args.outputs.write(&report, || args.page(&runs, StreamOrigin::Logs, ""));
     if !written || runs.iter().all(AnalysedStream::is_unknown) {
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
-    Ok(text::status(&runs, &args.fail_if))
+    Ok(thresholds(&runs, &args.fail_if))
 }
 
 /// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.
-pub fn analyse(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
+pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
     args.outputs.check_protocol(None)?;
     args.check(if together.merge { 1 } else { logs.len() }, &others)?;
-    let rows = args.outputs.needing(Part::ROWS).map(|(output, _)| output.spelling());
+    let rows = args.outputs.needing(ReportParts::ROWS).map(|(output, _)| output.spelling());
     if let Some(name) = &rows
         && logs.iter().any(|log| log.as_os_str() == "-")
     {
@@ -71,7 +71,7 @@ pub fn analyse(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Resu
     let taken = if together.merge && args.options().streaming {
         vec![one_after_another(logs, args)?]
     } else {
-        let taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<Taken>>>()?;
+        let taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<ReadLog>>>()?;
         if together.merge { vec![merged(taken)?] } else { taken }
     };
     if let Some(name) = rows
@@ -104,18 +104,19 @@ pub fn analyse(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Resu
 }
 
 /// Reads one log, or a saved state, in one pass.
-fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
+fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
     let label = path.display().to_string();
     if is_state(path) {
         let bytes = fs::read(path).with_context(|| format!("reading the state {label}"))?;
-        let state = State::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
-        return Ok(Taken { state, readings: Vec::new(), log: None, label });
+        let state =
+            SavedAnalysis::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
+        return Ok(ReadLog { state, readings: Vec::new(), log: None, label });
     }
     let mut reader = input::open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
     read_rows(&mut reader, |records| analyzer.push_all(records))?;
-    let state = State::of(reader.session().clone(), analyzer);
-    Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
+    let state = SavedAnalysis::of(reader.session().clone(), analyzer);
+    Ok(ReadLog { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
 }
 
 /// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
@@ -130,7 +131,7 @@ fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Resul
 }
 
 /// Logs of one test as one, in constant memory: one analysis takes the rows of all.
-fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<Taken> {
+fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
     let (first, later) = logs.split_first().context("nothing to merge")?;
     let mut whole = take(first, args)?;
     for log in later {
@@ -140,7 +141,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<Taken> {
             continue;
         }
         let mut reader = input::open(log)?;
-        let go_on = |state: &mut State, reader: &LogReader| {
+        let go_on = |state: &mut SavedAnalysis, reader: &LogReader| {
             let how = state.resume(reader.session().clone());
             how.with_context(|| format!("going on with {label} after {}", first.display()))
         };
@@ -161,15 +162,15 @@ fn is_state(path: &Path) -> bool {
         File::open(path)?.take(32).read_to_end(&mut begin)?;
         std::io::Result::Ok(begin)
     };
-    path.is_file() && begin().is_ok_and(|bytes| State::begins(&bytes))
+    path.is_file() && begin().is_ok_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
 /// Merges all of `taken`, each after the one before.
-fn merged(taken: Vec<Taken>) -> Result<Taken> {
+fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("nothing to merge")?;
     for next in all {
-        let Taken { state, readings, label, .. } = next;
+        let ReadLog { state, readings, label, .. } = next;
         let how = whole.state.merge(state);
         match how.with_context(|| format!("merging {label} with {}", whole.label))? {
             Merged::Continued => info!("{label} is a later part of the test {}", whole.label),
@@ -183,7 +184,7 @@ fn merged(taken: Vec<Taken>) -> Result<Taken> {
     Ok(whole)
 }
 
-impl Taken {
+impl ReadLog {
     fn finish(self, args: &ReportArgs) -> AnalysedStream {
         let (session, analyzer) = self.state.into_parts();
         let (mut summary, samples) = analyzer.finish_with_helpers(&session, &Threads::available());

@@ -1,11 +1,11 @@
 //! `jitlat HOST --capture`: captures the test's own stream where it leaves and reaches this host.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
-use crate::output::AnalysedStream;
-use crate::output::report::Extra;
 use anyhow::{Context, Result};
 use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
 use jitlat_net::client::TestRequest;
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportExtra;
 use jitlat_report::text;
 use jitlat_store::passive::capture_document;
 use std::fs::File;
@@ -46,11 +46,11 @@ impl TestCapture {
 
 impl EndedTestCapture {
     /// What it adds to the report of the test with the results `runs`.
-    pub fn describe(self, runs: &[AnalysedStream]) -> Result<Extra> {
+    pub fn describe(self, runs: &[AnalysedStream]) -> Result<ReportExtra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());
         let json = serde_json::to_value(capture_document(&traffic, self.file.as_deref()))?;
-        Ok(Extra { key: "capture", text, json })
+        Ok(ReportExtra { key: "capture", text, json })
     }
 }
 

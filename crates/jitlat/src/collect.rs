@@ -1,29 +1,29 @@
 //! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
 
-use crate::exit::Status;
-use crate::input;
+use crate::exit::ExitStatus;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::Origin;
-use crate::test::{self, Followed};
+use crate::test::{self, TestObservers};
 use anyhow::{Result, bail};
 use jitlat_core::Direction;
-use jitlat_instruments::one_way::Interrupted;
+use jitlat_instruments::one_way::InterruptedTest;
 use jitlat_instruments::{OneWay, Stop};
+use jitlat_output::input;
+use jitlat_output::screen::StreamOrigin;
 use std::path::{Path, PathBuf};
 
 /// Fetches the results, saves them under a new name, and reports.
-pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<Status> {
+pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<ExitStatus> {
     test::check(args, logs.len())?;
-    let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<Interrupted>>>()?;
+    let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<InterruptedTest>>>()?;
     left.sort_by_key(|l| l.session.spec.direction() == Direction::Down);
-    one_way.settings.specs = left.iter().map(|l| l.session.spec.clone()).collect();
-    let mut followed = Followed::new(&one_way, args)?;
+    one_way.settings.terms.specs = left.iter().map(|l| l.session.spec.clone()).collect();
+    let mut followed = TestObservers::new(&one_way, args)?;
     let outcome = followed.by(|observer| one_way.collect(left, stop, observer))?;
     let host = one_way.settings.host.clone();
-    followed.conclude(&outcome, None, args, Origin::Test(&host))
+    followed.conclude(&outcome, None, args, StreamOrigin::Test(&host))
 }
 
-fn read(log: &Path) -> Result<Interrupted> {
+fn read(log: &Path) -> Result<InterruptedTest> {
     let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if session.two_way.is_some() {
@@ -38,5 +38,5 @@ fn read(log: &Path) -> Result<Interrupted> {
             return Err(failure.into());
         }
     }
-    Ok(Interrupted { session, records })
+    Ok(InterruptedTest { session, records })
 }

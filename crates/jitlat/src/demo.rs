@@ -1,14 +1,15 @@
 //! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::Origin;
-use crate::{console, interrupt, test};
+use crate::{interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jitlat_impair::Scenario;
 use jitlat_instruments::demo::TestBed;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;
 
@@ -30,20 +31,20 @@ pub struct DemoArgs {
 const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.
-pub fn run(args: &DemoArgs) -> Result<Status> {
+pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let scenario = scenario(args)?;
     let mut test = args.one_way.settings("demo")?;
     ensure!(
-        test.settings.dialect == Dialect::V3,
+        test.settings.terms.dialect == Dialect::V3,
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
     if !args.one_way.report.is_silent() {
-        console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        terminal::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
-    test::measure(test, &args.one_way, &stop, Origin::Demonstration, args.live)
+    test::measure(test, &args.one_way, &stop, StreamOrigin::Demonstration, args.live)
 }
 
 fn scenario(args: &DemoArgs) -> Result<Scenario> {

@@ -1,10 +1,13 @@
 //! How a command ends: the exit status, and an error in one line.
 
+use jitlat_core::scalars::ScalarCondition;
+use jitlat_output::{AnalysedStream, text};
 use std::process::ExitCode;
+use tracing::error;
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ExitStatus {
     /// The command did what was requested.
     Measured,
     /// Something was measured, and a threshold of `--fail-if` is violated.
@@ -13,25 +16,30 @@ pub enum Status {
     NotMeasured,
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> ExitCode {
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> ExitCode {
         ExitCode::from(match status {
-            Status::Measured => 0,
-            Status::ThresholdViolated => 1,
-            Status::NotMeasured => 2,
+            ExitStatus::Measured => 0,
+            ExitStatus::ThresholdViolated => 1,
+            ExitStatus::NotMeasured => 2,
         })
     }
 }
 
 /// The error and its causes in one line, without causes that the text already contains.
 pub fn explain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
-        if text.contains(&cause) {
-            text
-        } else if text.is_empty() {
-            cause
-        } else {
-            format!("{text}: {cause}")
-        }
-    })
+    jitlat_output::explain(error.as_ref())
+}
+
+/// Logs `failures`; returns whether there are none.
+pub fn log_failures(failures: &[anyhow::Error]) -> bool {
+    failures.iter().for_each(|e| error!("{}", explain(e)));
+    failures.is_empty()
+}
+
+/// Logs which thresholds of `--fail-if` are violated by `runs`; returns the exit status.
+pub fn thresholds(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> ExitStatus {
+    let violations = text::violations(runs, thresholds);
+    violations.iter().for_each(|violation| error!("failed: {violation}"));
+    if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }
 }

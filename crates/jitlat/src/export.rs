@@ -1,14 +1,14 @@
 //! `jitlat export LOG --as NAME [FILE]`: a saved test in the format of another program.
 
-use crate::analyze::{self, Together};
-use crate::exit::Status;
+use crate::analyze::{self, SeveralLogs};
+use crate::exit::ExitStatus;
 use crate::options::analysis::AnalysisArgs;
+use crate::options::outputs::Exports;
 use crate::options::report::ReportArgs;
-use crate::output::args::Exports;
-use crate::output::report::Streams;
-use crate::output::{AnalysedStream, log_failures};
 use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportStreams;
 use std::path::PathBuf;
 
 /// Write a log in a format that other programs read
@@ -28,7 +28,7 @@ pub struct ExportArgs {
 }
 
 /// Analyses the log and writes the formats.
-pub fn run(args: &ExportArgs) -> Result<Status> {
+pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
     let outputs = match (&args.file, args.exports.named()) {
         (None, _) => args.exports.clone(),
         (Some(file), [_]) => args.exports.clone().to(file),
@@ -40,9 +40,10 @@ pub fn run(args: &ExportArgs) -> Result<Status> {
         }
     };
     let report = ReportArgs::of_files(outputs.into(), args.analysis.clone());
-    let runs = analyze::analyse(std::slice::from_ref(&args.log), &Together::default(), &report)?;
+    let runs = analyze::analyse(std::slice::from_ref(&args.log), &SeveralLogs::default(), &report)?;
     let interval = args.analysis.interval;
-    let failures = report.outputs.write_files(&Streams { runs: &runs, extra: None, interval, texts: &[] });
-    let whole = log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
-    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+    let failures =
+        report.outputs.write_files(&ReportStreams { runs: &runs, extra: None, interval, texts: &[] });
+    let whole = jitlat_output::log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

@@ -1,18 +1,17 @@
 //! jitlat: measures what a network path does to real-time traffic. This crate is the command line of the library
-//! `jitlat-instruments`; ARCHITECTURE.md says where everything else is. It is a library for the tests of the command alone: no
+//! `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md says where everything else is. It is a library for the tests of the command alone: no
 //! other program should use it.
 //!
 //! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
-//! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
-//!   [`tcp`] – captured traffic
+//! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`spp`], [`tcp`] – captured
+//!   traffic
 //! * [`monitor`] – many paths, all the time
 //! * [`mod@web`] – the page of an archive
-//! * [`output`] – all output formats, in one list
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – what stands in the place of modules that a build leaves out
-//! * [`logs`] – the files of logs; [`console`] – text for people
+//! * [`logs`] – the files of logs; [`log`] – lines on standard error
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 // Shared code that only optional modules call is unused in a build without them.
@@ -25,32 +24,26 @@ mod capture;
 mod collect;
 mod compare;
 mod confinement;
-mod console;
 mod demo;
 mod doctor;
 mod exit;
 mod export;
 mod help;
-mod input;
 mod interrupt;
-mod label;
-mod late_server;
 #[cfg(feature = "live")]
 mod live;
 mod load;
+mod log;
 mod logs;
 mod manual;
 mod modes;
 #[cfg(feature = "web")]
 mod monitor;
 mod options;
-mod output;
 mod path;
 mod ping;
 mod policy;
 mod root;
-#[cfg(test)]
-mod schemas;
 mod serve;
 mod spp;
 mod sweep;
@@ -69,8 +62,8 @@ use without::monitor;
 #[cfg(not(feature = "web"))]
 use without::web;
 
-use analyze::Together;
-use exit::Status;
+use analyze::SeveralLogs;
+use exit::ExitStatus;
 use root::Command;
 use std::process::ExitCode;
 use tracing::error;
@@ -81,7 +74,7 @@ pub use root::command;
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let cli = root::parse();
-    console::log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
+    log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
     let ended = match cli.command {
         None => test::run(&cli.test),
         Some(Command::Test(args)) => test::run(&args),
@@ -93,7 +86,7 @@ pub fn run() -> ExitCode {
             Some(root) => archive::dataset::run(root, &args.dataset, &args.report, args.live),
             None => {
                 let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
-                let together = Together { merge: args.merge, state: args.state.clone() };
+                let together = SeveralLogs { merge: args.merge, state: args.state.clone() };
                 shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
             }
         },
@@ -111,7 +104,7 @@ pub fn run() -> ExitCode {
     };
     let status = ended.unwrap_or_else(|e| {
         error!("{}", exit::explain(&e));
-        Status::NotMeasured
+        ExitStatus::NotMeasured
     });
     status.into()
 }

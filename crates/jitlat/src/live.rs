@@ -1,12 +1,13 @@
 //! `--live`: the views of `jitlat-tui` of tests that run, and of logs (`jitlat -f LOG --live`).
 
-use crate::{console, interrupt};
+use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
-use jitlat_report::text::Style;
+use jitlat_output::terminal;
+use jitlat_report::text::TextStyle;
 use jitlat_store::log::LogReader;
 use jitlat_tui::Look;
 pub use jitlat_tui::{Board, View};
@@ -14,19 +15,19 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Records handed over at once.
-const CHUNK: usize = 4096;
+const RECORDS_PER_BATCH: usize = 4096;
 
 /// Whether the view that was asked for can be drawn; false: a line a second is printed instead.
 ///
 /// # Errors
 /// If standard output is not a terminal.
 pub fn is_possible() -> Result<bool> {
-    if !console::is_terminal() {
+    if !terminal::is_terminal() {
         bail!(
             "--live draws on a terminal, and standard output is none: leave --live out, or do not redirect it"
         );
     }
-    if console::is_dumb() {
+    if terminal::is_dumb() {
         warn!("--live: this terminal cannot be drawn on (TERM=dumb); a line a second is printed instead");
         return Ok(false);
     }
@@ -35,8 +36,8 @@ pub fn is_possible() -> Result<bool> {
 
 /// Draws `board` on this terminal; lines of the log wait until it is given back.
 pub fn start(board: Board, stop: &Stop) -> Result<View> {
-    let look = Look { colour: console::style() == Style::Colour, unicode: console::shows_unicode() };
-    View::start(board, look, console::log::hold(), stop).context("--live")
+    let look = Look { colour: terminal::style() == TextStyle::Colour, unicode: terminal::shows_unicode() };
+    View::start(board, look, crate::log::hold(), stop).context("--live")
 }
 
 /// Shows `logs`, where this terminal can be drawn on.
@@ -59,7 +60,8 @@ fn read(logs: &[PathBuf]) -> Result<LiveState> {
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let mut state = LiveState::new(names.join(" ")).judged_by(jitlat_verdict::judge());
     let now = SteadyTime(0);
-    let mut readers = logs.iter().map(|log| crate::input::open(log)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers =
+        logs.iter().map(|log| jitlat_output::input::open(log)).collect::<Result<Vec<_>, _>>()?;
     let sessions: Vec<_> = readers.iter().map(|reader| reader.session().clone()).collect();
     state.event(&Event::Started(&sessions), now);
     for (stream, (reader, log)) in readers.iter_mut().zip(logs).enumerate() {
@@ -72,10 +74,10 @@ fn read(logs: &[PathBuf]) -> Result<LiveState> {
 
 fn feed(reader: &mut LogReader, log: &Path, mut each: impl FnMut(&[PacketRecord])) {
     let mut failure = None;
-    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut chunk = Vec::with_capacity(RECORDS_PER_BATCH);
     for record in reader.records(&mut failure) {
         chunk.push(record);
-        if chunk.len() == CHUNK {
+        if chunk.len() == RECORDS_PER_BATCH {
             each(&chunk);
             chunk.clear();
         }

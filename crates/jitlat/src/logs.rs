@@ -2,7 +2,7 @@
 
 use crate::options::log::LogArgs;
 use anyhow::{Context, Result, bail};
-use jitlat_store::log::{LogFile, Naming, Rows, STDOUT, Version};
+use jitlat_store::log::{LogFile, LogVersion, Naming, RowKind, STDOUT};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -17,19 +17,19 @@ pub struct TestLogs {
 impl TestLogs {
     /// The logs of a one-way test of one stream or two.
     pub fn one_way(args: &LogArgs, streams: usize) -> Result<TestLogs> {
-        let rows = Rows::OneWay(Version::of(args.log_version).unwrap_or_default());
+        let rows = RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default());
         TestLogs::create(args, rows, (streams == 2).then_some([".up", ".down"]))
     }
 
     /// The log of a round-trip test.
-    pub fn two_way(args: &LogArgs, rows: Rows) -> Result<TestLogs> {
+    pub fn two_way(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
         check_two_way(args)?;
         TestLogs::create(args, rows, None)
     }
 
     /// The logs of a test that runs twice, idle and under load.
-    pub fn phases(args: &LogArgs, rows: Rows) -> Result<TestLogs> {
-        if rows != Rows::OneWay(Version::of(args.log_version).unwrap_or_default()) {
+    pub fn phases(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
+        if rows != RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default()) {
             check_two_way(args)?;
         }
         if args.output.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
@@ -39,7 +39,7 @@ impl TestLogs {
     }
 
     /// One file, or two with these endings.
-    fn create(args: &LogArgs, rows: Rows, endings: Option<[&str; 2]>) -> Result<TestLogs> {
+    fn create(args: &LogArgs, rows: RowKind, endings: Option<[&str; 2]>) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });
         }
@@ -61,7 +61,7 @@ impl TestLogs {
 }
 
 fn check_two_way(args: &LogArgs) -> Result<()> {
-    if args.log_version != Version::default().number() {
+    if args.log_version != LogVersion::default().number() {
         bail!("--log-version {}: only version 3 has rows for round trips", args.log_version);
     }
     Ok(())

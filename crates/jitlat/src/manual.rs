@@ -1,12 +1,12 @@
 //! `jitlat completions` and `jitlat man`: shell completions and manual pages, generated from the command's definitions.
 
-use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use jitlat_output::terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,15 +27,15 @@ pub struct ManArgs {
 }
 
 /// Prints the completions of a shell.
-pub fn completions(args: &CompletionsArgs, mut root: Command) -> Result<Status> {
+pub fn completions(args: &CompletionsArgs, mut root: Command) -> Result<ExitStatus> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut root, "jitlat", &mut script);
-    console::print(&String::from_utf8(script)?)?;
-    Ok(Status::Measured)
+    terminal::print(&String::from_utf8(script)?)?;
+    Ok(ExitStatus::Measured)
 }
 
 /// Writes the manual page of each command into a folder.
-pub fn pages(args: &ManArgs, root: Command) -> Result<Status> {
+pub fn pages(args: &ManArgs, root: Command) -> Result<ExitStatus> {
     let folder = &args.folder;
     fs::create_dir_all(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
     let mut root = root.disable_help_subcommand(true);
@@ -44,7 +44,7 @@ pub fn pages(args: &ManArgs, root: Command) -> Result<Status> {
     for command in root.get_subcommands().filter(|c| !c.is_hide_set()) {
         write_page(command, &root, folder)?;
     }
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 fn write_page(command: &Command, root: &Command, folder: &Path) -> Result<()> {

@@ -8,11 +8,11 @@ use crate::options::one_way::StreamArgs;
 use crate::options::one_way_protocol::OneWayProtocolArgs;
 use crate::options::report::{LengthArgs, QuietArgs, ReportArgs};
 use crate::options::unread::{ids, is_given, read_only, refuse_all};
-use crate::output::{OUTPUTS, OwnOption};
 use crate::spp;
 use crate::sweep::SweepArgs;
 use anyhow::Result;
 use clap::{ArgMatches, Command};
+use jitlat_output::{OUTPUTS, OwnOption};
 
 /// Refuses options that the mode chosen by `given` does not read. `command` is the definition of the command `name`.
 pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
@@ -71,7 +71,8 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
             none(of_plan.collect(), "--resume takes it from the file")
         }
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
-            let unread = ids::<spp::LiveArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
+            let unread =
+                ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
             none(unread.collect(), "it is for live points (-i, -I, -r, -R, --follow)")
         }
         _ => Ok(()),

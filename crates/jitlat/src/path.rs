@@ -1,9 +1,9 @@
 //! `jitlat path HOST`: the routers on the way, and what each does to packets.
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::options::family;
-use crate::output::{Outputs, Part, Report};
-use crate::{console, interrupt};
+use crate::options::outputs::Outputs;
 use anyhow::Result;
 use clap::Args;
 use jitlat_core::path::Path;
@@ -11,6 +11,8 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::path::PathTest;
+use jitlat_output::terminal;
+use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -56,11 +58,11 @@ pub struct PathArgs {
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::NOTHING.0 }>,
+    pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
 }
 
 /// Examines the path and prints it.
-pub fn run(args: &PathArgs) -> Result<Status> {
+pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
     let test = PathTest {
@@ -72,19 +74,19 @@ pub fn run(args: &PathArgs) -> Result<Status> {
         probes: args.probes,
         period: args.period,
         hops: args.hops,
-        patience: args.timeout,
+        timeout: args.timeout,
         ..PathTest::new(&args.host)
     };
     let path = test.run(&stop, &mut |_| ())?;
-    let options = text::TextOptions { style: console::style(), ..text::TextOptions::default() };
+    let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };
     let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
-    Ok(if whole && !path.hops.is_empty() { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// Before a test: the hops on its way as tags, from three probes to each. A path that cannot be examined is no reason not to
 /// measure: a warning says why.
 pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
-    let test = PathTest { probes: 3, period: Span::millis(500), patience: Span::seconds(1), ..test };
+    let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());
     found
         .inspect_err(|why| warn!("the path is not kept with the test: {why}"))
@@ -94,7 +96,7 @@ pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
 struct PathReport<'a>(&'a Path);
 
 impl Report for PathReport<'_> {
-    fn json(&self) -> Result<Value> {
+    fn json(&self) -> jitlat_output::Result<Value> {
         Ok(serde_json::to_value(self.0)?)
     }
 }

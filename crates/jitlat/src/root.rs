@@ -1,6 +1,6 @@
 //! The root of the command line: all commands. Only the root of the crate imports it.
 
-use crate::console::log::{Format, Level};
+use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
@@ -38,7 +38,7 @@ pub struct Cli {
     ///
     /// Default: info. With this option each line has a date.
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Logging")]
-    pub log_level: Option<Level>,
+    pub log_level: Option<LogLevel>,
     /// Format of that log: text, or json
     ///
     /// json is one object per line with time, level, message, peer, service and decision.
@@ -50,7 +50,7 @@ pub struct Cli {
         default_value = "text",
         hide_default_value = true
     )]
-    pub log_format: Format,
+    pub log_format: LogFormat,
 }
 
 /// The definition of the command line, as help shows it.

@@ -1,36 +1,35 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::confinement::ConfinementArgs;
-use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
-use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
-use crate::policy::{Access, AccessArgs, service, services};
+use crate::policy::AccessArgs;
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_instruments::access::{PolicyWithKeys, service, services};
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::serve::{
-    DigestService, OneWayPacket, OneWayService, Policy, Reflector, Serve, answered, every_address,
+    DigestService, OneWayService, Policy, Reflector, Serve, answered, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
+use jitlat_output::late_folder::TestFolder;
+use jitlat_output::terminal;
 use jitlat_proto::digest;
-use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
@@ -84,7 +83,7 @@ pub struct DigestArgs {
 }
 
 impl DigestArgs {
-    fn settings(&self, keys: Keys, open: bool) -> Result<Option<DigestService>> {
+    fn settings(&self, keys: PresharedKeys, open: bool) -> Result<Option<DigestService>> {
         if self.capture.is_empty() {
             return Ok(None);
         }
@@ -211,7 +210,7 @@ pub struct LimitArgs {
     #[arg(long)]
     pub no_classic: bool,
     /// Maximum packets of a test
-    #[arg(long, value_name = "N", default_value_t = Limits::default().packets)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().packets)]
     pub max_packets: u32,
     /// Maximum payload of a packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD)]
@@ -264,16 +263,16 @@ pub struct LimitArgs {
 
 impl ServeArgs {
     /// The policy with the keys of its services.
-    pub fn access(&self) -> Result<Access> {
+    pub fn access(&self) -> Result<PolicyWithKeys> {
         self.access.access(|policy| self.apply_to(policy))
     }
 
     /// What is served with `access`.
-    pub fn settings(&self, access: Access) -> Result<Serve> {
+    pub fn settings(&self, access: PolicyWithKeys) -> Result<Serve> {
         let one_way = OneWayService {
             control_port: self.control_port,
             test_port: self.test_port,
-            limits: Limits::from(&self.limits),
+            limits: ServerLimits::from(&self.limits),
             keys: access.keys,
             pacing: Pacing {
                 realtime: self.realtime,
@@ -322,22 +321,22 @@ impl ServeArgs {
 }
 
 /// Without those that are rules of the policy.
-impl From<&LimitArgs> for Limits {
-    fn from(a: &LimitArgs) -> Limits {
-        Limits {
+impl From<&LimitArgs> for ServerLimits {
+    fn from(a: &LimitArgs) -> ServerLimits {
+        ServerLimits {
             packets: a.max_packets,
             payload: a.max_payload,
             idle: a.idle,
             keep: a.keep,
             classic: !a.no_classic,
             ports: a.test_ports.clone(),
-            ..Limits::default()
+            ..ServerLimits::default()
         }
     }
 }
 
 /// Serves until stopped by a signal.
-pub fn run(args: &ServeArgs) -> Result<Status> {
+pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let access = args.access()?;
     if args.access.show_policy {
         let wants = |service| match service {
@@ -347,8 +346,8 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         };
         let mut files = access.files;
         args.reflect.protocols.name_key_files(&mut files);
-        console::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
-        return Ok(Status::Measured);
+        terminal::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
+        return Ok(ExitStatus::Measured);
     }
     let reflect = &args.reflect;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
@@ -356,7 +355,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     let signals = Signals::to_stop()?;
     let folders = reflect.late_packets.iter().cloned().collect();
     let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
-    let keep = folder.map(keep_packets).transpose()?;
+    let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
     let confined = confining.map(Confining::complete).transpose()?;
@@ -381,7 +380,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
             "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
         );
     }
-    console::print(&lines)?;
+    terminal::print(&lines)?;
     signals.wait_for_stop();
     drop(serving);
     drop(serve);
@@ -392,17 +391,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
             warn!("--late-packets: the thread that writes them failed");
         }
     }
-    Ok(Status::Measured)
-}
-
-/// Packets that may wait to be kept.
-const WAITING: usize = 1 << 16;
-
-/// Starts the thread that keeps packets of one-way tests in a folder.
-fn keep_packets(folder: TestFolder) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
-    let (packets, received) = sync_channel(WAITING);
-    let thread = std::thread::Builder::new().name("late-packets".to_owned());
-    Ok((packets, thread.spawn(move || folder.run(&received))?))
+    Ok(ExitStatus::Measured)
 }
 
 #[cfg(test)]
@@ -444,7 +433,7 @@ mod tests {
         }
         assert_eq!(options.len(), 2 * 11, "{options:?}");
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        assert_eq!(policy_of(&options), crate::policy::usual());
+        assert_eq!(policy_of(&options), jitlat_instruments::access::usual());
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! `jitlat HOST`: one-way tests against a server.
 
-use crate::analyze::Together;
+use crate::analyze::SeveralLogs;
 use crate::capture::{EndedTestCapture, TestCapture};
-use crate::console::progress::{Progress, ProgressLine};
-use crate::exit::Status;
+use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
-use crate::output::report::{Streams, file_ending};
-use crate::output::running::RunningWindows;
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, Part, text};
 use crate::{analyze, archive, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
-use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, RecordCollector, Stop};
+use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, RecordCollector, Stop, TestOutcome};
+use jitlat_output::running::RunningWindows;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
+use jitlat_output::{AnalysedStream, ReportParts};
+use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{Closed, Journals};
 use std::path::{Path, PathBuf};
@@ -47,12 +47,12 @@ pub struct TestArgs {
 }
 
 /// Measures, saves and reports.
-pub fn run(args: &TestArgs) -> Result<Status> {
+pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     if let Some(log) = &args.file {
         if args.live.live {
             live::show_if_possible(std::slice::from_ref(log))?;
         }
-        return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
+        return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;
@@ -66,7 +66,7 @@ pub fn run(args: &TestArgs) -> Result<Status> {
         }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
-    measure(test, &args.one_way, &stop, Origin::Test(host), args.live)
+    measure(test, &args.one_way, &stop, StreamOrigin::Test(host), args.live)
 }
 
 /// Runs `test` and prints its result.
@@ -74,17 +74,17 @@ pub fn measure(
     mut test: OneWay,
     args: &OneWayArgs,
     stop: &Stop,
-    origin: Origin<'_>,
+    origin: StreamOrigin<'_>,
     watched: LiveArgs,
-) -> Result<Status> {
-    check(args, test.settings.specs.len())?;
+) -> Result<ExitStatus> {
+    check(args, test.settings.terms.specs.len())?;
     let drawn = watched.live && live::is_possible()?;
-    let mut followed = Followed::new(&test, args)?;
+    let mut followed = TestObservers::new(&test, args)?;
     if watched.live {
         followed.progress =
-            Progress::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
+            ProgressObserver::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
     }
-    test.settings.feedback = drawn || followed.progress.is_shown();
+    test.settings.terms.feedback = drawn || followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
@@ -116,7 +116,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 }
 
 /// The observers of a test.
-pub struct Followed {
+pub struct TestObservers {
     logs: Journals,
     /// Folder of the logs if only the archive takes them.
     scratch: Option<TempDir>,
@@ -124,23 +124,27 @@ pub struct Followed {
     /// The packets, where an output needs them and no log can be read again.
     records: Option<RecordCollector>,
     windows: RunningWindows,
-    progress: Progress,
+    progress: ProgressObserver,
 }
 
-impl Followed {
+impl TestObservers {
     /// Creates the logs, so that a name in use is an error before anything is sent.
-    pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
+    pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<TestObservers> {
         let silent = args.report.is_silent();
-        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.specs.len())?;
+        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.terms.specs.len())?;
         let unreadable = args.log.no_log || args.report.beside_log;
-        let collects = unreadable && args.report.outputs.needing(Part::ROWS).is_some();
-        Ok(Followed {
+        let collects = unreadable && args.report.outputs.needing(ReportParts::ROWS).is_some();
+        Ok(TestObservers {
             logs: Journals::new(files),
             scratch,
             analyses: Analyses::new(args.report.options()),
             records: collects.then(RecordCollector::default),
             windows: args.report.running_windows(),
-            progress: if silent { Progress::new() } else { Progress::with_server(&test.settings.host) },
+            progress: if silent {
+                ProgressObserver::new()
+            } else {
+                ProgressObserver::with_server(&test.settings.host)
+            },
         })
     }
 
@@ -156,11 +160,11 @@ impl Followed {
     /// Completes the logs and prints the result.
     pub fn conclude(
         mut self,
-        outcome: &Outcome,
+        outcome: &TestOutcome,
         captured: Option<EndedTestCapture>,
         args: &OneWayArgs,
-        origin: Origin<'_>,
-    ) -> Result<Status> {
+        origin: StreamOrigin<'_>,
+    ) -> Result<ExitStatus> {
         let mut closed = self.logs.close();
         if closed.is_empty() {
             closed.resize_with(self.analyses.sessions_mut().count(), Closed::default);
@@ -200,7 +204,7 @@ impl Followed {
             });
         }
         let explained = captured.map(|c| c.describe(&runs)).transpose()?;
-        let report = Streams {
+        let report = ReportStreams {
             runs: &runs,
             extra: explained.as_ref(),
             interval: args.report.analysis.interval,
@@ -222,9 +226,9 @@ impl Followed {
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
         if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
-            return Ok(Status::NotMeasured);
+            return Ok(ExitStatus::NotMeasured);
         }
-        Ok(text::status(&runs, &args.report.fail_if))
+        Ok(thresholds(&runs, &args.report.fail_if))
     }
 }
 

@@ -1,16 +1,17 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
-use crate::exit::Status;
+use crate::archive;
+use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
-use crate::monitor::instruments::Known;
+use crate::monitor::instruments::MonitorInstruments;
 use crate::options::{key, read_key_file};
-use crate::{archive, console};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
-use jitlat_monitor::runtime::Alone;
-use jitlat_web::{Access, PORT, RunLimits, Runs, Settings, Starters, Token, Web};
+use jitlat_monitor::runtime::StandaloneRunner;
+use jitlat_output::terminal;
+use jitlat_web::{DEFAULT_PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -77,10 +78,10 @@ struct RunArgs {
 
 impl RunArgs {
     /// Who may start which tests; `None`: nobody.
-    fn runs(&self, archive: &Path) -> Result<Option<Runs>> {
+    fn runs(&self, archive: &Path) -> Result<Option<PageRuns>> {
         let Some(hosts) = &self.run else { return Ok(None) };
-        let runner = Alone {
-            equipment: Arc::new(Known),
+        let runner = StandaloneRunner {
+            equipment: Arc::new(MonitorInstruments),
             archive: archive.to_owned(),
             hosts: hosts.iter().map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).collect(),
             key: self.run_key_file.as_deref().map(key).transpose().context("--run-key-file")?,
@@ -99,7 +100,7 @@ impl RunArgs {
             bits_per_second: self.run_rate.unwrap_or(usual.bits_per_second),
             ..usual
         };
-        Ok(Some(Runs { runner: Arc::new(runner), who, limits }))
+        Ok(Some(PageRuns { runner: Arc::new(runner), who, limits }))
     }
 }
 
@@ -109,17 +110,19 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
 
 /// An address and a port, with the usual ones for what is not said.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
 /// Serves until the user stops it.
-pub fn run(args: &WebArgs) -> Result<Status> {
+pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     let mut settings = Settings::new(&args.archive);
     settings.listen = args.listen.unwrap_or(settings.listen);
     settings.access = match &args.token_file {
-        Some(path) => Access::Token(token(path).with_context(|| format!("--token-file {}", path.display()))?),
-        None if args.behind_proxy => Access::Proxy,
-        None => Access::Local,
+        Some(path) => {
+            ReadAccess::Token(token(path).with_context(|| format!("--token-file {}", path.display()))?)
+        }
+        None if args.behind_proxy => ReadAccess::Proxy,
+        None => ReadAccess::Local,
     };
     settings.runs = args.run.runs(&args.archive)?;
     if settings.runs.is_some() {
@@ -128,9 +131,9 @@ pub fn run(args: &WebArgs) -> Result<Status> {
     }
     let signals = Signals::to_stop()?;
     let web = Web::bind(&settings)?;
-    console::print(&format!("jitlat web: http://{}/\n", web.address()))?;
+    terminal::print(&format!("jitlat web: http://{}/\n", web.address()))?;
     web.run(&signals)?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// The token in a file.

@@ -1,9 +1,9 @@
 //! [`Agenda`]: what one host starts next, given the time and what happened. Each slot of each test that the host starts ends as
-//! exactly one [`Outcome`]: measured, failed, or missed with its reason. Nothing that was missed is made up for.
+//! exactly one [`SlotOutcome`]: measured, failed, or missed with its reason. Nothing that was missed is made up for.
 
-use crate::extra::{Around, Extras, NoGap, Step};
-use crate::group::Pair;
-use crate::model::{Model, Test};
+use crate::extra::{ExtraStep, Extras, NoGap, ScheduleContext};
+use crate::group::HostPair;
+use crate::model::{Model, MonitoredTest};
 use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -11,22 +11,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A far host that fails again and again is tried at least this often, or at the next slot if that is later.
-pub const LONGEST_BACK_OFF: Span = Span::seconds(3600);
+pub const MAX_BACK_OFF: Span = Span::seconds(3600);
 /// Steps of the clock beyond this leave no missed slots behind: the time in between did not pass.
-const CORRECTED: Span = Span(DAY);
+const MAX_CLOCK_STEP: Span = Span(DAY);
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum AgendaOrder {
     /// Start this test.
-    Start(Job),
+    Start(TestJob),
     /// The slot of this job is over: it is to end and keep what it has.
     Stop(u64),
 }
 
 /// A test that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct TestJob {
     /// For [`Agenda::ended`].
     pub id: u64,
     /// The test's place in the model.
@@ -36,7 +36,7 @@ pub struct Job {
     /// The number of its slot.
     pub place: i64,
     /// Who is tested.
-    pub pair: Pair,
+    pub pair: HostPair,
     /// The name of the far host or target.
     pub far: String,
     /// When it starts.
@@ -47,7 +47,7 @@ pub struct Job {
 
 /// Why a test that was started failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
+pub enum SlotFailure {
     /// The far host did not answer.
     Unreachable,
     /// It answered and refused: a key, a rule, a limit.
@@ -75,21 +75,21 @@ pub enum Missed {
 
 /// How a slot ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ending {
+pub enum SlotEnding {
     /// Measured and kept; cut short if the slot was over first.
     Measured {
         /// Whether it was.
         cut: bool,
     },
     /// Started without a result.
-    Failed(Failure),
+    Failed(SlotFailure),
     /// Not started.
     Missed(Missed),
 }
 
 /// What became of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SlotOutcome {
     /// The test's name.
     pub test: String,
     /// The name of the far host.
@@ -99,7 +99,7 @@ pub struct Outcome {
     /// When it began.
     pub start: WallTime,
     /// What became of it.
-    pub ending: Ending,
+    pub ending: SlotEnding,
 }
 
 /// Something to be said, once.
@@ -110,7 +110,7 @@ pub enum Notice {
         /// The far host.
         far: String,
         /// How.
-        failure: Failure,
+        failure: SlotFailure,
         /// Why, in words.
         why: String,
     },
@@ -138,21 +138,21 @@ pub enum Notice {
 
 /// How many slots of a test with a far host ended how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts(BTreeMap<Ending, u64>);
+pub struct EndingCounts(BTreeMap<SlotEnding, u64>);
 
-impl Counts {
+impl EndingCounts {
     /// How many ended so.
-    pub fn of(&self, ending: Ending) -> u64 {
+    pub fn of(&self, ending: SlotEnding) -> u64 {
         self.0.get(&ending).copied().unwrap_or(0)
     }
 
     /// Counts one more.
-    pub fn add(&mut self, ending: Ending) {
+    pub fn add(&mut self, ending: SlotEnding) {
         *self.0.entry(ending).or_insert(0) += 1;
     }
 
     /// All, with their numbers.
-    pub fn all(&self) -> impl Iterator<Item = (Ending, u64)> {
+    pub fn all(&self) -> impl Iterator<Item = (SlotEnding, u64)> {
         self.0.iter().map(|(ending, n)| (*ending, *n))
     }
 
@@ -163,13 +163,13 @@ impl Counts {
 
     /// How many were measured.
     pub fn measured(&self) -> u64 {
-        self.of(Ending::Measured { cut: false }) + self.of(Ending::Measured { cut: true })
+        self.of(SlotEnding::Measured { cut: false }) + self.of(SlotEnding::Measured { cut: true })
     }
 }
 
 /// What a new file changes, by the names of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct FileChanges {
     /// Tests that were not there before.
     pub added: Vec<String>,
     /// Tests that are not there any more.
@@ -186,13 +186,13 @@ pub struct Agenda {
     me: u32,
     /// Of each test of the model.
     tests: Vec<Own>,
-    running: Vec<Running>,
+    running: Vec<RunningTest>,
     ids: u64,
     clock: Option<(WallTime, SteadyTime)>,
-    failing: BTreeMap<String, Trouble>,
+    failing: BTreeMap<String, FailureStreak>,
     missing: BTreeMap<Missed, u64>,
-    counts: BTreeMap<(String, String), Counts>,
-    outcomes: Vec<Outcome>,
+    counts: BTreeMap<(String, String), EndingCounts>,
+    outcomes: Vec<SlotOutcome>,
     notices: Vec<Notice>,
     extras: Extras,
 }
@@ -201,38 +201,38 @@ pub struct Agenda {
 #[derive(Default)]
 struct Own {
     /// The pairs that it starts, by round; empty if there is none in any.
-    rounds: Vec<Vec<Pair>>,
+    rounds: Vec<Vec<HostPair>>,
     /// The place after those in `due`.
     next: i64,
     /// Slots of one place, by start.
-    due: VecDeque<Slot>,
+    due: VecDeque<PairSlot>,
     /// By the name of the far host.
-    back_off: BTreeMap<String, BackOff>,
+    back_off: BTreeMap<String, FailureBackOff>,
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct PairSlot {
     place: i64,
-    pair: Pair,
+    pair: HostPair,
     start: WallTime,
 }
 
 #[derive(Clone, Copy, Default)]
-struct BackOff {
+struct FailureBackOff {
     failures: u32,
     /// Slots that are left out before the next attempt.
     left_out: u64,
 }
 
-struct Running {
-    job: Job,
+struct RunningTest {
+    job: TestJob,
     is_ping: bool,
     stopped: bool,
 }
 
-struct Trouble {
+struct FailureStreak {
     since: WallTime,
-    failures: Vec<Failure>,
+    failures: Vec<SlotFailure>,
     lost: u64,
 }
 
@@ -288,14 +288,14 @@ impl Agenda {
         now: WallTime,
     ) -> Result<(u64, WallTime), NoGap> {
         self.ids += 1;
-        let around = Around { model: &self.model, timetable: &self.timetable, me: self.me };
+        let around = ScheduleContext { model: &self.model, timetable: &self.timetable, me: self.me };
         let start = self.extras.add(self.ids, far, duration, now, around)?;
         Ok((self.ids, start))
     }
 
     /// What is to be done with such tests at `now`.
-    pub fn poll_extras(&mut self, now: WallTime) -> Vec<Step> {
-        let around = Around { model: &self.model, timetable: &self.timetable, me: self.me };
+    pub fn poll_extras(&mut self, now: WallTime) -> Vec<ExtraStep> {
+        let around = ScheduleContext { model: &self.model, timetable: &self.timetable, me: self.me };
         self.extras.poll(now, !self.running.is_empty(), around)
     }
 
@@ -305,12 +305,12 @@ impl Agenda {
     }
 
     /// What is to be done at `now`; `steady` shows whether the clock was set in between.
-    pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<Order> {
+    pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<AgendaOrder> {
         let stepped = self.follow_clock(now, steady);
         let mut orders = Vec::new();
         for running in self.running.iter_mut().filter(|r| !r.stopped && r.job.until <= now) {
             running.stopped = true;
-            orders.push(Order::Stop(running.job.id));
+            orders.push(AgendaOrder::Stop(running.job.id));
         }
         for test in 0..self.tests.len() {
             while let Some(slot) = self.tests[test].due.front().copied().filter(|slot| slot.start <= now) {
@@ -319,7 +319,7 @@ impl Agenda {
                 self.tests[test].fill(scheduled);
                 match self.reason(test, &slot, now, stepped) {
                     Some(missed) => self.miss(test, &slot, missed),
-                    None => orders.push(Order::Start(self.start(test, &slot))),
+                    None => orders.push(AgendaOrder::Start(self.start(test, &slot))),
                 }
             }
         }
@@ -335,7 +335,7 @@ impl Agenda {
             return false;
         }
         self.notices.push(Notice::ClockStep(step));
-        if step > CORRECTED {
+        if step > MAX_CLOCK_STEP {
             for (own, scheduled) in self.tests.iter_mut().zip(&self.timetable.tests) {
                 own.aim(scheduled, now);
             }
@@ -344,7 +344,7 @@ impl Agenda {
     }
 
     /// Why a slot that is due cannot be used; `None`: it can.
-    fn reason(&mut self, test: usize, slot: &Slot, now: WallTime, stepped: bool) -> Option<Missed> {
+    fn reason(&mut self, test: usize, slot: &PairSlot, now: WallTime, stepped: bool) -> Option<Missed> {
         if now - slot.start > self.model.guard {
             return Some(if stepped { Missed::ClockStep } else { Missed::Late });
         }
@@ -368,11 +368,11 @@ impl Agenda {
         !self.model.tests[test].pairs.targets.is_empty()
     }
 
-    fn far(&self, test: usize, pair: &Pair) -> String {
+    fn far(&self, test: usize, pair: &HostPair) -> String {
         self.model.end(&self.model.tests[test], pair.server()).to_owned()
     }
 
-    fn start(&mut self, test: usize, slot: &Slot) -> Job {
+    fn start(&mut self, test: usize, slot: &PairSlot) -> TestJob {
         for missed in [Missed::Late, Missed::Busy] {
             if let Some(lost) = self.missing.remove(&missed) {
                 self.notices.push(Notice::InTime { missed, lost });
@@ -380,7 +380,7 @@ impl Agenda {
         }
         self.ids += 1;
         let scheduled = &self.timetable.tests[test];
-        let job = Job {
+        let job = TestJob {
             id: self.ids,
             test,
             name: self.model.tests[test].name.clone(),
@@ -390,11 +390,11 @@ impl Agenda {
             start: slot.start,
             until: scheduled.begins(slot.place).unwrap_or(slot.start) + scheduled.slot,
         };
-        self.running.push(Running { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
+        self.running.push(RunningTest { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
         job
     }
 
-    fn miss(&mut self, test: usize, slot: &Slot, missed: Missed) {
+    fn miss(&mut self, test: usize, slot: &PairSlot, missed: Missed) {
         let far = self.far(test, &slot.pair);
         match missed {
             Missed::BackOff => {
@@ -413,25 +413,25 @@ impl Agenda {
             }
         }
         let test = self.model.tests[test].name.clone();
-        self.count(Outcome {
+        self.count(SlotOutcome {
             test,
             far,
             place: slot.place,
             start: slot.start,
-            ending: Ending::Missed(missed),
+            ending: SlotEnding::Missed(missed),
         });
     }
 
-    fn count(&mut self, outcome: Outcome) {
+    fn count(&mut self, outcome: SlotOutcome) {
         let key = (outcome.test.clone(), outcome.far.clone());
         self.counts.entry(key).or_default().add(outcome.ending);
         self.outcomes.push(outcome);
     }
 
     /// The job `id` has ended at `now`, measured or failed, the latter with the reason in words.
-    pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (Failure, String)>) {
+    pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
         let Some(place) = self.running.iter().position(|r| r.job.id == id) else { return };
-        let Running { job, stopped, .. } = self.running.swap_remove(place);
+        let RunningTest { job, stopped, .. } = self.running.swap_remove(place);
         // The file may have changed in between.
         let own = self.model.tests.iter().position(|t| t.name == job.name);
         let ending = match result {
@@ -443,14 +443,14 @@ impl Agenda {
                     let (far, since, lost) = (job.far.clone(), trouble.since, trouble.lost);
                     self.notices.push(Notice::Recovered { far, since, lost });
                 }
-                Ending::Measured { cut: stopped }
+                SlotEnding::Measured { cut: stopped }
             }
             Err((failure, why)) => {
                 if let Some(own) = own {
                     let every = self.model.tests[own].every;
                     self.tests[own].back_off.entry(job.far.clone()).or_default().fail(every);
                 }
-                let trouble = self.failing.entry(job.far.clone()).or_insert_with(|| Trouble {
+                let trouble = self.failing.entry(job.far.clone()).or_insert_with(|| FailureStreak {
                     since: now,
                     failures: Vec::new(),
                     lost: 0,
@@ -460,15 +460,15 @@ impl Agenda {
                     trouble.failures.push(failure);
                     self.notices.push(Notice::Failing { far: job.far.clone(), failure, why });
                 }
-                Ending::Failed(failure)
+                SlotEnding::Failed(failure)
             }
         };
-        let Job { name: test, far, place, start, .. } = job;
-        self.count(Outcome { test, far, place, start, ending });
+        let TestJob { name: test, far, place, start, .. } = job;
+        self.count(SlotOutcome { test, far, place, start, ending });
     }
 
     /// What became of slots since the last call.
-    pub fn outcomes(&mut self) -> Vec<Outcome> {
+    pub fn outcomes(&mut self) -> Vec<SlotOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 
@@ -478,7 +478,7 @@ impl Agenda {
     }
 
     /// How slots ended so far, by test and far host.
-    pub fn counts(&self) -> &BTreeMap<(String, String), Counts> {
+    pub fn counts(&self) -> &BTreeMap<(String, String), EndingCounts> {
         &self.counts
     }
 
@@ -488,9 +488,9 @@ impl Agenda {
         model: Arc<Model>,
         timetable: Arc<Timetable>,
         now: WallTime,
-    ) -> Option<Changes> {
+    ) -> Option<FileChanges> {
         let me = model.host(&self.host)? as u32;
-        let mut changes = Changes::default();
+        let mut changes = FileChanges::default();
         let mut tests = Vec::new();
         for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
             let Some(old) = self.model.tests.iter().position(|t| t.name == test.name) else {
@@ -499,7 +499,7 @@ impl Agenda {
                 continue;
             };
             let back_off = std::mem::take(&mut self.tests[old].back_off);
-            let ends = |model: &Model, test: &Test| -> Vec<String> {
+            let ends = |model: &Model, test: &MonitoredTest| -> Vec<String> {
                 test.pairs
                     .list
                     .iter()
@@ -529,7 +529,7 @@ impl Agenda {
         };
         self.failing.retain(|far, _| known(far));
         (self.model, self.timetable, self.me, self.tests) = (model, timetable, me, tests);
-        let around = Around { model: &self.model, timetable: &self.timetable, me };
+        let around = ScheduleContext { model: &self.model, timetable: &self.timetable, me };
         self.extras.follow(now, around);
         Some(changes)
     }
@@ -538,7 +538,7 @@ impl Agenda {
 impl Own {
     fn new(scheduled: &Scheduled, me: u32, now: WallTime) -> Own {
         let own = |k: usize| scheduled.rounds.round(k).iter().filter(|p| p.client() == me).copied().collect();
-        let mut rounds: Vec<Vec<Pair>> = (0..scheduled.rounds.len()).map(own).collect();
+        let mut rounds: Vec<Vec<HostPair>> = (0..scheduled.rounds.len()).map(own).collect();
         if rounds.iter().all(Vec::is_empty) {
             rounds.clear();
         }
@@ -568,19 +568,19 @@ impl Own {
         let pairs = &self.rounds[scheduled.round_of(place)];
         let slots = pairs
             .iter()
-            .filter_map(|pair| Some(Slot { place, pair: *pair, start: scheduled.starts(place, pair)? }));
-        let mut slots: Vec<Slot> = slots.collect();
+            .filter_map(|pair| Some(PairSlot { place, pair: *pair, start: scheduled.starts(place, pair)? }));
+        let mut slots: Vec<PairSlot> = slots.collect();
         slots.sort_by_key(|slot| slot.start);
         self.due = slots.into();
         self.next += 1;
     }
 }
 
-impl BackOff {
+impl FailureBackOff {
     /// Leaves out no slot after the first failure, then 1, 3, 7 … as long as that is no longer than the longest.
     fn fail(&mut self, every: Span) {
         self.failures = (self.failures + 1).min(32);
-        let most = (LONGEST_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
+        let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
         self.left_out = ((1u64 << (self.failures - 1)) - 1).min(most);
     }
 }

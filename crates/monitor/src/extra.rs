@@ -6,12 +6,12 @@ use crate::timetable::Timetable;
 use jitlat_core::{Span, WallTime};
 
 /// How far ahead a gap is looked for.
-pub const HORIZON: Span = Span::seconds(600);
+pub const MAX_WAIT: Span = Span::seconds(600);
 
 /// Why there is no time for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoGap {
-    /// The longest gap until the [horizon](HORIZON), in which a test may send for so long; `None`: not at all.
+    /// The longest gap until the [horizon](MAX_WAIT), in which a test may send for so long; `None`: not at all.
     TooShort(Option<Span>),
     /// The file does not have the far host any more.
     NoHost,
@@ -19,7 +19,7 @@ pub enum NoGap {
 
 /// What to do with an extra test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ExtraStep {
     /// Start it.
     Start(u64),
     /// Its time is over: it is to end and keep what it has.
@@ -32,18 +32,18 @@ pub enum Step {
 
 /// A test that was asked for.
 #[derive(Clone, Debug)]
-struct Extra {
+struct ExtraTest {
     id: u64,
     /// The name of the far host; `None`: it is none of the file, and has no timetable.
     far: Option<String>,
     /// Time that it takes, without guard.
     length: Span,
     start: WallTime,
-    state: State,
+    state: ExtraState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ExtraState {
     Waiting,
     Running { until: WallTime, stopped: bool },
 }
@@ -51,14 +51,14 @@ enum State {
 /// The tests that were asked for and are not over.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    list: Vec<Extra>,
+    list: Vec<ExtraTest>,
     /// What a new file changed.
-    moved: Vec<Step>,
+    moved: Vec<ExtraStep>,
 }
 
 /// What an extra test is fitted into.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
+pub struct ScheduleContext<'a> {
     /// The file.
     pub model: &'a Model,
     /// Its timetable.
@@ -78,10 +78,10 @@ impl Extras {
         far: Option<&str>,
         duration: Span,
         now: WallTime,
-        around: Around<'_>,
+        around: ScheduleContext<'_>,
     ) -> Result<WallTime, NoGap> {
         let (far, length) = (far.map(str::to_owned), duration + around.model.setup);
-        let mut extra = Extra { id, far, length, start: now, state: State::Waiting };
+        let mut extra = ExtraTest { id, far, length, start: now, state: ExtraState::Waiting };
         extra.start = self.fit(&extra, now, around)?;
         let start = extra.start;
         self.list.push(extra);
@@ -89,32 +89,33 @@ impl Extras {
     }
 
     /// What is to be done at `now`; `busy`: another test is still under way at this host.
-    pub fn poll(&mut self, now: WallTime, busy: bool, around: Around<'_>) -> Vec<Step> {
+    pub fn poll(&mut self, now: WallTime, busy: bool, around: ScheduleContext<'_>) -> Vec<ExtraStep> {
         let mut steps = std::mem::take(&mut self.moved);
         let mut busy = busy || self.running() > 0;
         for k in 0..self.list.len() {
-            let Extra { id, length, start, state, .. } = self.list[k];
+            let ExtraTest { id, length, start, state, .. } = self.list[k];
             match state {
-                State::Running { until, stopped: false } if until <= now => {
-                    self.list[k].state = State::Running { until, stopped: true };
-                    steps.push(Step::Stop(id));
+                ExtraState::Running { until, stopped: false } if until <= now => {
+                    self.list[k].state = ExtraState::Running { until, stopped: true };
+                    steps.push(ExtraStep::Stop(id));
                 }
-                State::Waiting if start <= now && !busy && now - start <= around.model.guard => {
-                    self.list[k].state = State::Running { until: start + length, stopped: false };
+                ExtraState::Waiting if start <= now && !busy && now - start <= around.model.guard => {
+                    self.list[k].state = ExtraState::Running { until: start + length, stopped: false };
                     busy = true;
-                    steps.push(Step::Start(id));
+                    steps.push(ExtraStep::Start(id));
                 }
                 // It is too late for this gap, or the gap is taken.
-                State::Waiting if start <= now => steps.extend(self.move_on(k, now, around)),
+                ExtraState::Waiting if start <= now => steps.extend(self.move_on(k, now, around)),
                 _ => {}
             }
         }
-        self.list.retain(|extra| !steps.iter().any(|s| matches!(s, Step::Dropped(id, _) if *id == extra.id)));
+        self.list
+            .retain(|extra| !steps.iter().any(|s| matches!(s, ExtraStep::Dropped(id, _) if *id == extra.id)));
         steps
     }
 
     /// Looks for another time for the one at `k`.
-    fn move_on(&mut self, k: usize, now: WallTime, around: Around<'_>) -> Option<Step> {
+    fn move_on(&mut self, k: usize, now: WallTime, around: ScheduleContext<'_>) -> Option<ExtraStep> {
         // Not at once again: what is in the way needs some time.
         let from = now + around.model.guard.max(Span::millis(100));
         let id = self.list[k].id;
@@ -122,9 +123,9 @@ impl Extras {
             Ok(start) => {
                 let moved = start != self.list[k].start;
                 self.list[k].start = start;
-                moved.then_some(Step::Moved(id, start))
+                moved.then_some(ExtraStep::Moved(id, start))
             }
-            Err(why) => Some(Step::Dropped(id, why)),
+            Err(why) => Some(ExtraStep::Dropped(id, why)),
         }
     }
 
@@ -136,61 +137,62 @@ impl Extras {
     }
 
     /// Follows a new file: those that wait get other times where they have to, those under way end before they disturb.
-    pub fn follow(&mut self, now: WallTime, around: Around<'_>) {
+    pub fn follow(&mut self, now: WallTime, around: ScheduleContext<'_>) {
         let mut steps = Vec::new();
         for k in 0..self.list.len() {
             let extra = &self.list[k];
             match extra.state {
-                State::Waiting => {
+                ExtraState::Waiting => {
                     let fits = self.fit(extra, extra.start, around) == Ok(extra.start);
                     if !fits {
                         steps.extend(self.move_on(k, now, around));
                     }
                 }
-                State::Running { until, stopped } => {
+                ExtraState::Running { until, stopped } => {
                     let next = extra.hosts(around).and_then(|hosts| {
                         let (begin, _) = *busy(around, &hosts, now, until - now).first()?;
                         Some(begin - around.model.guard)
                     });
                     let until = next.map_or(until, |next| until.min(next));
-                    self.list[k].state = State::Running { until, stopped };
+                    self.list[k].state = ExtraState::Running { until, stopped };
                 }
             }
         }
-        self.list.retain(|extra| !steps.iter().any(|s| matches!(s, Step::Dropped(id, _) if *id == extra.id)));
+        self.list
+            .retain(|extra| !steps.iter().any(|s| matches!(s, ExtraStep::Dropped(id, _) if *id == extra.id)));
         self.moved.extend(steps);
     }
 
     /// How many are under way.
     pub fn running(&self) -> usize {
-        self.list.iter().filter(|extra| matches!(extra.state, State::Running { .. })).count()
+        self.list.iter().filter(|extra| matches!(extra.state, ExtraState::Running { .. })).count()
     }
 
     /// When there is something to do next; `None`: never.
     pub fn wake(&self) -> Option<WallTime> {
         let next = self.list.iter().filter_map(|extra| match extra.state {
-            State::Waiting => Some(extra.start),
-            State::Running { until, stopped: false } => Some(until),
-            State::Running { .. } => None,
+            ExtraState::Waiting => Some(extra.start),
+            ExtraState::Running { until, stopped: false } => Some(until),
+            ExtraState::Running { .. } => None,
         });
         next.min().or((!self.moved.is_empty()).then_some(WallTime(i64::MIN)))
     }
 
     /// The first time from `from` on that has room for `extra`, beside the others.
-    fn fit(&self, extra: &Extra, from: WallTime, around: Around<'_>) -> Result<WallTime, NoGap> {
+    fn fit(&self, extra: &ExtraTest, from: WallTime, around: ScheduleContext<'_>) -> Result<WallTime, NoGap> {
         let hosts = extra.hosts(around).ok_or(NoGap::NoHost)?;
         let guard = around.model.guard;
-        let mut taken = busy(around, &hosts, from, HORIZON + extra.length + guard);
+        let mut taken = busy(around, &hosts, from, MAX_WAIT + extra.length + guard);
         taken.extend(self.list.iter().filter(|other| other.id != extra.id).filter_map(|other| {
             match other.state {
-                State::Waiting => Some((other.start, other.start + other.length + guard)),
-                State::Running { until, stopped: false } => Some((from, until + guard)),
-                State::Running { .. } => None,
+                ExtraState::Waiting => Some((other.start, other.start + other.length + guard)),
+                ExtraState::Running { until, stopped: false } => Some((from, until + guard)),
+                ExtraState::Running { .. } => None,
             }
         }));
         taken.sort_unstable();
         let (mut at, mut longest) = (from, Span(0));
-        let end = from + HORIZON;
+        let end = from + MAX_WAIT;
         // Before the beginning of each, and after the last.
         for (begin, over) in taken.into_iter().chain([(WallTime(i64::MAX), WallTime(i64::MAX))]) {
             if at > end {
@@ -208,9 +210,9 @@ impl Extras {
     }
 }
 
-impl Extra {
+impl ExtraTest {
     /// The places of its hosts in the file; `None` if the file does not have the far one.
-    fn hosts(&self, around: Around<'_>) -> Option<Vec<u32>> {
+    fn hosts(&self, around: ScheduleContext<'_>) -> Option<Vec<u32>> {
         let far = match &self.far {
             Some(name) => Some(around.model.host(name)? as u32),
             None => None,
@@ -220,7 +222,12 @@ impl Extra {
 }
 
 /// When tests of the timetable are under way, or may be, that one of `hosts` takes part in: from `from` on for `within`, by beginning.
-fn busy(around: Around<'_>, hosts: &[u32], from: WallTime, within: Span) -> Vec<(WallTime, WallTime)> {
+fn busy(
+    around: ScheduleContext<'_>,
+    hosts: &[u32],
+    from: WallTime,
+    within: Span,
+) -> Vec<(WallTime, WallTime)> {
     let mut times = Vec::new();
     let end = from + within;
     for scheduled in &around.timetable.tests {

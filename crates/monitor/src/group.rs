@@ -2,7 +2,7 @@
 
 /// Two ends that are tested with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct HostPair {
     /// The first, as the group names them.
     pub first: u32,
     /// The second.
@@ -11,7 +11,7 @@ pub struct Pair {
     pub first_is_client: bool,
 }
 
-impl Pair {
+impl HostPair {
     /// The end that starts the test, and keeps what is found.
     pub fn client(&self) -> u32 {
         if self.first_is_client { self.first } else { self.second }
@@ -25,7 +25,7 @@ impl Pair {
 
 /// Which end of each pair starts the tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Client {
+pub enum StartingEnd {
     /// Each host in about half of its pairs.
     #[default]
     Balanced,
@@ -80,12 +80,14 @@ pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
 
 /// Chooses who starts the tests of each pair; `ends`: how many ends there are. If it is balanced, each end is a client in as
 /// many pairs as a server, or in one more or less.
-pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: Client) -> Vec<Pair> {
-    let pair = |(first, second): (u32, u32), first_is_client| Pair { first, second, first_is_client };
+pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) -> Vec<HostPair> {
+    let pair = |(first, second): (u32, u32), first_is_client| HostPair { first, second, first_is_client };
     match client {
-        Client::First => pairs.iter().map(|p| pair(*p, true)).collect(),
-        Client::Second => pairs.iter().map(|p| pair(*p, false)).collect(),
-        Client::Balanced => pairs.iter().zip(walk(pairs, ends)).map(|(p, along)| pair(*p, along)).collect(),
+        StartingEnd::First => pairs.iter().map(|p| pair(*p, true)).collect(),
+        StartingEnd::Second => pairs.iter().map(|p| pair(*p, false)).collect(),
+        StartingEnd::Balanced => {
+            pairs.iter().zip(walk(pairs, ends)).map(|(p, along)| pair(*p, along)).collect()
+        }
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn clients_are_balanced() {
         for n in [2u32, 5, 6, 50, 101] {
-            let pairs = choose_clients(&mesh(&hosts(n)), n as usize, Client::Balanced);
+            let pairs = choose_clients(&mesh(&hosts(n)), n as usize, StartingEnd::Balanced);
             for host in 0..n {
                 let as_client = pairs.iter().filter(|p| p.client() == host).count() as i64;
                 let as_server = pairs.iter().filter(|p| p.server() == host).count() as i64;

@@ -39,5 +39,10 @@ pub mod window;
 
 pub use agenda::Agenda;
 pub use model::Model;
-pub use plan::Plan;
+pub use plan::MonitorPlan;
 pub use timetable::Timetable;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,8 +1,8 @@
 //! [`Model`]: what the file says, checked.
 
 use crate::alert::rule::AlertRules;
-use crate::group::Pair;
-use crate::window::Window;
+use crate::group::HostPair;
+use crate::window::TimeWindow;
 use jitlat_core::Span;
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ pub struct Model {
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// The tests between them and to targets elsewhere, in the order of the file.
-    pub tests: Vec<Test>,
+    pub tests: Vec<MonitoredTest>,
     /// What is captured all the time, in the order of the file.
-    pub captures: Vec<Capture>,
+    pub captures: Vec<MonitoredCapture>,
     /// Where results are kept.
     pub archive: ArchiveRules,
     /// Hosts that others push their tests to.
@@ -66,26 +66,26 @@ impl std::fmt::Debug for KeySource {
 
 /// What is measured between pairs of hosts, and when.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Test {
+pub struct MonitoredTest {
     /// Its name: unique in the file.
     pub name: String,
     /// Who is tested with whom.
-    pub pairs: Pairs,
+    pub pairs: TestPairs,
     /// How.
-    pub work: Work,
+    pub work: Measurement,
     /// What that sends.
     pub traffic: Traffic,
     /// Time between two tests of a pair, which divides a day.
     pub every: Span,
     /// When it is measured at all.
-    pub window: Window,
+    pub window: TimeWindow,
     /// Starts are shifted by up to this time, at random, and the same on all hosts.
     pub spread: Span,
 }
 
 /// What passes an interface, all the time, a result a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capture {
+pub struct MonitoredCapture {
     /// Its name: unique among tests and captures.
     pub name: String,
     /// The hosts that capture, by their places.
@@ -101,12 +101,12 @@ pub struct Capture {
     /// The interface of the second point, at the host `towards` or at the one that captures; `None`: there is no second point.
     pub far_interface: Option<String>,
     /// Options as of the command, by their long name.
-    pub options: Vec<(String, crate::file::Value)>,
+    pub options: Vec<(String, crate::file::OptionValue)>,
     /// The length of a period, which divides a day.
     pub every: Span,
 }
 
-impl Capture {
+impl MonitoredCapture {
     /// What the far end is called.
     pub fn far<'a>(&'a self, hosts: &'a [Host]) -> &'a str {
         let named = self.towards.and_then(|far| hosts.get(far as usize)).map(|host| host.name.as_str());
@@ -116,22 +116,22 @@ impl Capture {
 
 /// How something is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct Measurement {
     /// The instrument, by name.
     pub instrument: String,
     /// Uses to send as, and to judge.
     pub profiles: Vec<String>,
     /// Options as of the command, by their long name.
-    pub options: Vec<(String, crate::file::Value)>,
+    pub options: Vec<(String, crate::file::OptionValue)>,
     /// How long packets are sent; `None`: as the options say.
     pub duration: Option<Span>,
     /// In which direction, of an instrument that has directions.
-    pub direction: Direction,
+    pub direction: SendingHosts,
 }
 
 /// Which of both hosts of a pair sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direction {
+pub enum SendingHosts {
     /// Both, at once.
     #[default]
     Both,
@@ -143,9 +143,9 @@ pub enum Direction {
 
 /// Who is tested with whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pairs {
+pub struct TestPairs {
     /// In an order in which neighbours of the list have few hosts in common.
-    pub list: Vec<Pair>,
+    pub list: Vec<HostPair>,
     /// Targets that are no hosts of the file: end `hosts.len() + k` of a pair is target `k`.
     pub targets: Vec<String>,
 }
@@ -156,16 +156,16 @@ pub struct Traffic {
     /// How long packets are sent, and awaited.
     pub duration: Span,
     /// From the first of a pair to the second.
-    pub forward: Flow,
+    pub forward: OneWayTraffic,
     /// From the second to the first.
-    pub backward: Flow,
+    pub backward: OneWayTraffic,
     /// Packets whose times are kept.
     pub recorded: u64,
 }
 
 /// Packets in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Flow {
+pub struct OneWayTraffic {
     /// Packets.
     pub packets: u64,
     /// Their bytes on the wire.
@@ -208,7 +208,7 @@ pub struct ServeRules {
     /// The key of all hosts that have none of their own.
     pub key: Option<KeySource>,
     /// Options as of `jitlat serve`, by their long name.
-    pub options: Vec<(String, crate::file::Value)>,
+    pub options: Vec<(String, crate::file::OptionValue)>,
 }
 
 /// The page of a host's archive.
@@ -264,7 +264,7 @@ impl Model {
     }
 
     /// The captures of a host.
-    pub fn captures_of(&self, host: usize) -> impl Iterator<Item = &Capture> {
+    pub fn captures_of(&self, host: usize) -> impl Iterator<Item = &MonitoredCapture> {
         self.captures.iter().filter(move |capture| capture.hosts.contains(&(host as u32)))
     }
 
@@ -278,7 +278,7 @@ impl Model {
     }
 
     /// The name of end `k` of a pair of `test`.
-    pub fn end<'a>(&'a self, test: &'a Test, k: u32) -> &'a str {
+    pub fn end<'a>(&'a self, test: &'a MonitoredTest, k: u32) -> &'a str {
         let k = k as usize;
         match self.hosts.get(k) {
             Some(host) => &host.name,
@@ -287,7 +287,7 @@ impl Model {
     }
 
     /// The length of a slot of `test`, without guard.
-    pub fn slot(&self, test: &Test) -> Span {
+    pub fn slot(&self, test: &MonitoredTest) -> Span {
         test.traffic.duration + self.setup + test.spread
     }
 }

@@ -1,6 +1,6 @@
-//! [`Plan`]: what the file means for each host: tests, traffic, load, disk.
+//! [`MonitorPlan`]: what the file means for each host: tests, traffic, load, disk.
 
-use crate::model::{Model, Test, Traffic};
+use crate::model::{Model, MonitoredTest, Traffic};
 use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use serde::Serialize;
@@ -17,7 +17,7 @@ const BYTES_OF_PUSH: f64 = 1_500.0;
 /// What the file means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Plan {
+pub struct MonitorPlan {
     /// The version of this document.
     pub version: u32,
     /// Each test, in the order of the file.
@@ -106,16 +106,16 @@ pub struct HostPlan {
 
 /// What a host has of a test in all rounds together.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct HostShare {
     started: u64,
     answered: u64,
     first: u64,
     second: u64,
 }
 
-impl Plan {
+impl MonitorPlan {
     /// The plan of a model with its timetable.
-    pub fn new(model: &Model, timetable: &Timetable) -> Plan {
+    pub fn new(model: &Model, timetable: &Timetable) -> MonitorPlan {
         let mut hosts: Vec<HostPlan> =
             model.hosts.iter().map(|h| HostPlan { name: h.name.clone(), ..HostPlan::default() }).collect();
         let mut pushed = vec![0.0; hosts.len()];
@@ -179,12 +179,12 @@ impl Plan {
                 host.peak_in_bits = host.peak_in_bits.max(sum.1);
             }
         }
-        Plan { version: 1, tests, captures, hosts, shortfalls: timetable.shortfalls(model) }
+        MonitorPlan { version: 1, tests, captures, hosts, shortfalls: timetable.shortfalls(model) }
     }
 }
 
 impl HostPlan {
-    fn add(&mut self, test: &Test, part: Part, times: f64) {
+    fn add(&mut self, test: &MonitoredTest, part: HostShare, times: f64) {
         let (forward, backward) = (test.traffic.forward.bytes as f64, test.traffic.backward.bytes as f64);
         let (first, second) = (part.first as f64 * times, part.second as f64 * times);
         self.started_a_day += part.started as f64 * times;
@@ -205,8 +205,8 @@ fn rounds_a_day(scheduled: &Scheduled) -> f64 {
     scheduled.places() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
 }
 
-fn parts(model: &Model, test: &Test) -> Vec<Part> {
-    let mut parts = vec![Part::default(); model.hosts.len() + test.pairs.targets.len()];
+fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {
+    let mut parts = vec![HostShare::default(); model.hosts.len() + test.pairs.targets.len()];
     for pair in &test.pairs.list {
         parts[pair.first as usize].first += 1;
         parts[pair.second as usize].second += 1;
@@ -218,7 +218,7 @@ fn parts(model: &Model, test: &Test) -> Vec<Part> {
 }
 
 /// The most bits a second that each end sends and receives in one round of a test.
-fn most_rates(test: &Test, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
+fn most_rates(test: &MonitoredTest, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
     let (mut most, mut now) = (vec![(0, 0); ends], vec![(0u64, 0u64); ends]);
     let (forward, backward) = (test.traffic.forward.rate, test.traffic.backward.rate);
     for k in 0..scheduled.rounds.len() {

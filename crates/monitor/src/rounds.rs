@@ -1,12 +1,12 @@
 //! [`Rounds`]: an edge colouring. The pairs of a round are tested at the same time, and no host has more of them than it
 //! may have.
 
-use crate::group::Pair;
+use crate::group::HostPair;
 
 /// Pairs in rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
-    pairs: Vec<Pair>,
+    pairs: Vec<HostPair>,
     /// Where each round begins in `pairs`; one more for the end.
     begins: Vec<u32>,
 }
@@ -18,8 +18,8 @@ impl Rounds {
     /// Puts each pair, in this order, into the first round where both of its ends have room: end `k` has room for
     /// `room[k]` pairs in a round, at least one. There are fewer than twice as many rounds as the busiest host needs,
     /// and as few as it needs with meshes and disjoint lists, for the order they come in.
-    pub fn new(pairs: &[Pair], room: &[u32]) -> Rounds {
-        let mut ends: Vec<End> = room.iter().map(|_| End::default()).collect();
+    pub fn new(pairs: &[HostPair], room: &[u32]) -> Rounds {
+        let mut ends: Vec<EndRounds> = room.iter().map(|_| EndRounds::default()).collect();
         let mut count: Vec<u32> = Vec::new();
         let of: Vec<u32> = pairs
             .iter()
@@ -61,12 +61,12 @@ impl Rounds {
     }
 
     /// The pairs of round `k`.
-    pub fn round(&self, k: usize) -> &[Pair] {
+    pub fn round(&self, k: usize) -> &[HostPair] {
         &self.pairs[self.begins[k] as usize..self.begins[k + 1] as usize]
     }
 
     /// All pairs, round after round.
-    pub fn pairs(&self) -> &[Pair] {
+    pub fn pairs(&self) -> &[HostPair] {
         &self.pairs
     }
 
@@ -74,7 +74,7 @@ impl Rounds {
     pub fn most(&self, ends: usize) -> Vec<u32> {
         let (mut most, mut now) = (vec![0; ends], vec![0; ends]);
         for k in 0..self.len() {
-            let of_pair = |pair: &Pair| [pair.first as usize, pair.second as usize];
+            let of_pair = |pair: &HostPair| [pair.first as usize, pair.second as usize];
             for end in self.round(k).iter().flat_map(of_pair) {
                 now[end] += 1;
                 most[end] = now[end].max(most[end]);
@@ -87,14 +87,14 @@ impl Rounds {
 
 /// The rounds of one end.
 #[derive(Default)]
-struct End {
+struct EndRounds {
     /// Bit k: no room in round k.
     full: Vec<u64>,
     /// Pairs in each round; unused if there is room for one only.
     taken: Vec<u32>,
 }
 
-impl End {
+impl EndRounds {
     fn take(&mut self, round: usize, room: u32) {
         if room == UNLIMITED {
             return;
@@ -129,10 +129,10 @@ fn first_free(a: &[u64], b: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::group::{Client, choose_clients, disjoint, mesh, star};
+    use crate::group::{StartingEnd, choose_clients, disjoint, mesh, star};
 
     fn rounds(pairs: &[(u32, u32)], room: &[u32]) -> Rounds {
-        Rounds::new(&choose_clients(pairs, room.len(), Client::Balanced), room)
+        Rounds::new(&choose_clients(pairs, room.len(), StartingEnd::Balanced), room)
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The plan and what became of it, for people.
 
-use crate::agenda::{Counts, Ending, Failure, Missed};
+use crate::agenda::{EndingCounts, Missed, SlotEnding, SlotFailure};
 use crate::file::text_of;
 use crate::plan::HostPlan;
-use crate::{Model, Plan, Timetable};
+use crate::{Model, MonitorPlan, Timetable};
 use jitlat_core::WallTime;
 use jitlat_core::units::utc_date;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Tests of a host that are listed.
-const NEXT: usize = 12;
+const MAX_LISTED_TESTS: usize = 12;
 
 /// That nothing is wrong with a file.
 pub fn checked(path: &Path, model: &Model) -> String {
@@ -28,7 +28,13 @@ pub fn checked(path: &Path, model: &Model) -> String {
 }
 
 /// The plan, with the next tests of `host` from `now` on.
-pub fn plan(model: &Model, timetable: &Timetable, plan: &Plan, host: Option<usize>, now: WallTime) -> String {
+pub fn plan(
+    model: &Model,
+    timetable: &Timetable,
+    plan: &MonitorPlan,
+    host: Option<usize>,
+    now: WallTime,
+) -> String {
     let mut out = match plan.captures.is_empty() || !plan.tests.is_empty() {
         true => tests(plan) + "\n",
         false => String::new(),
@@ -50,7 +56,7 @@ fn seconds(s: f64) -> String {
     text_of((s * 1e9).round() as i64)
 }
 
-fn tests(plan: &Plan) -> String {
+fn tests(plan: &MonitorPlan) -> String {
     let names = width(plan.tests.iter().map(|t| t.name.as_str()), 4);
     let mut out = format!(
         "{:<names$} {:>10} {:>9} {:>7} {:>8} {:>8} {:>9} {:>11}\n",
@@ -74,7 +80,7 @@ fn tests(plan: &Plan) -> String {
     out
 }
 
-fn captures(plan: &Plan) -> String {
+fn captures(plan: &MonitorPlan) -> String {
     let names = width(plan.captures.iter().map(|c| c.name.as_str()), 7);
     let mut out = format!(
         "{:<names$} {:>10} {:>12} {:>12} {:>12} {:>12} {:>8} {:>11} {:>8}\n",
@@ -112,7 +118,7 @@ fn captures(plan: &Plan) -> String {
     out
 }
 
-fn hosts(plan: &Plan, host: Option<usize>) -> String {
+fn hosts(plan: &MonitorPlan, host: Option<usize>) -> String {
     let chosen: Vec<&HostPlan> =
         plan.hosts.iter().enumerate().filter(|(k, _)| host.is_none_or(|h| h == *k)).map(|(_, h)| h).collect();
     let names = width(chosen.iter().map(|h| h.name.as_str()), 4);
@@ -144,7 +150,7 @@ fn hosts(plan: &Plan, host: Option<usize>) -> String {
 }
 
 /// What is pushed to each collector.
-fn collectors(model: &Model, plan: &Plan) -> String {
+fn collectors(model: &Model, plan: &MonitorPlan) -> String {
     if model.collectors.is_empty() {
         return String::new();
     }
@@ -177,7 +183,9 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
         let Some(first) = scheduled.first_from(now) else { continue };
         let (mut found, mut p) = (0, first);
         // A host may be in few rounds of many.
-        while found < NEXT && p < first + 2 * scheduled.rounds.len() as i64 + NEXT as i64 {
+        while found < MAX_LISTED_TESTS
+            && p < first + 2 * scheduled.rounds.len() as i64 + MAX_LISTED_TESTS as i64
+        {
             for pair in scheduled.pairs_of(p) {
                 let (role, far) = match host as u32 {
                     h if pair.client() == h => ("starts", pair.server()),
@@ -193,7 +201,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
         }
     }
     list.sort();
-    list.truncate(NEXT);
+    list.truncate(MAX_LISTED_TESTS);
     let far = width(list.iter().map(|row| row.2), 4);
     let rows = list.iter().map(|(at, role, with, test)| {
         let at = utc_date(*at);
@@ -203,7 +211,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
 }
 
 /// How the slots of each test with each far host ended.
-pub fn counts(counts: &BTreeMap<(String, String), Counts>) -> String {
+pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
     if counts.is_empty() {
         return "no test that this host starts was due\n".to_owned();
     }
@@ -215,7 +223,7 @@ pub fn counts(counts: &BTreeMap<(String, String), Counts>) -> String {
     for ((test, far), counts) in counts {
         let lost: Vec<String> = counts
             .all()
-            .filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }))
+            .filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }))
             .map(|(e, n)| format!("{n} {}", ending(e)))
             .collect();
         let lost = if lost.is_empty() { "-".to_owned() } else { lost.join(", ") };
@@ -225,23 +233,23 @@ pub fn counts(counts: &BTreeMap<(String, String), Counts>) -> String {
 }
 
 /// How a slot ended.
-pub fn ending(ending: Ending) -> &'static str {
+pub fn ending(ending: SlotEnding) -> &'static str {
     match ending {
-        Ending::Measured { cut: false } => "measured",
-        Ending::Measured { cut: true } => "cut short",
-        Ending::Failed(kind) => failure(kind),
-        Ending::Missed(reason) => missed(reason),
+        SlotEnding::Measured { cut: false } => "measured",
+        SlotEnding::Measured { cut: true } => "cut short",
+        SlotEnding::Failed(kind) => failure(kind),
+        SlotEnding::Missed(reason) => missed(reason),
     }
 }
 
 /// How a test failed.
-pub fn failure(failure: Failure) -> &'static str {
+pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
-        Failure::Unreachable => "unreachable",
-        Failure::Refused => "refused",
-        Failure::NotKept => "not kept",
-        Failure::Nothing => "no traffic",
-        Failure::Other => "failed",
+        SlotFailure::Unreachable => "unreachable",
+        SlotFailure::Refused => "refused",
+        SlotFailure::NotKept => "not kept",
+        SlotFailure::Nothing => "no traffic",
+        SlotFailure::Other => "failed",
     }
 }
 

@@ -5,8 +5,8 @@
 //! test are numbered without end, and place `p` is for round `p mod rounds`: if a period is too short for all
 //! rounds, they go on in the next one, and each has its turn as often as any other.
 
-use crate::group::Pair;
-use crate::model::{Model, Test};
+use crate::group::HostPair;
+use crate::model::{Model, MonitoredTest};
 use crate::rounds::{Rounds, UNLIMITED};
 use crate::window::{DAY, MONDAY, WEEK};
 use jitlat_core::{Span, WallTime};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Pings of targets that a host has under way in one slot: each is a socket and a thread.
-pub const PINGS_AT_ONCE: u32 = 64;
+pub const MAX_CONCURRENT_PINGS: u32 = 64;
 
 /// When each pair is tested.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Timetable {
         let hyperperiod = model.tests.iter().map(|t| t.every.0).fold(1, lcm);
         let demand = demand(model, &drafts);
         // Neither way is the better one of all files.
-        let ways = [Way::LongestFirst, Way::MostOftenFirst]
+        let ways = [PlacingOrder::LongestFirst, PlacingOrder::MostOftenFirst]
             .map(|way| way.place(model, &drafts, &demand, hyperperiod));
         let [one, other] = ways;
         let (starts, together) = if other.share > one.share { other.take() } else { one.take() };
@@ -68,7 +68,7 @@ impl Timetable {
 
     /// What is wrong with it, in sentences: tests whose period is too short for all pairs.
     pub fn shortfalls(&self, model: &Model) -> Vec<String> {
-        let short = |(test, scheduled): (&Test, &Scheduled)| {
+        let short = |(test, scheduled): (&MonitoredTest, &Scheduled)| {
             let (wanted, has) = (scheduled.wanted * scheduled.periods, scheduled.starts.len());
             if has >= wanted {
                 return None;
@@ -93,7 +93,7 @@ impl Timetable {
 }
 
 impl Scheduled {
-    fn new(test: &Test, draft: Draft, starts: Vec<i64>, hyperperiod: i64, demand: f64) -> Scheduled {
+    fn new(test: &MonitoredTest, draft: Draft, starts: Vec<i64>, hyperperiod: i64, demand: f64) -> Scheduled {
         let (cycle, starts) = if test.window.is_always() {
             (hyperperiod, starts)
         } else {
@@ -150,12 +150,12 @@ impl Scheduled {
     }
 
     /// The pairs that are tested in place `p`.
-    pub fn pairs_of(&self, p: i64) -> &[Pair] {
+    pub fn pairs_of(&self, p: i64) -> &[HostPair] {
         if self.rounds.is_empty() { &[] } else { self.rounds.round(self.round_of(p)) }
     }
 
     /// When the test of `pair` in place `p` is to start: at random within the spread, from numbers that all hosts have.
-    pub fn starts(&self, p: i64, pair: &Pair) -> Option<WallTime> {
+    pub fn starts(&self, p: i64, pair: &HostPair) -> Option<WallTime> {
         let begins = self.begins(p)?;
         if self.spread.0 <= 0 {
             return Some(begins);
@@ -171,7 +171,7 @@ impl Scheduled {
 
 /// In which order tests are given their places.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PlacingOrder {
     /// Those with long slots first, evenly in each period: short ones find room between them.
     LongestFirst,
     /// Those that are made most often first, each as early in its period as possible: what is seldom has a long time to
@@ -180,25 +180,25 @@ enum Way {
 }
 
 /// Places of all tests.
-struct Placed {
+struct PlacedTests {
     starts: Vec<Vec<i64>>,
     sets: Vec<Vec<usize>>,
     /// The share of its places that the worst of the tests has, and the sum of all shares.
     share: (f64, f64),
 }
 
-impl Placed {
+impl PlacedTests {
     fn take(self) -> (Vec<Vec<i64>>, Vec<Vec<usize>>) {
         (self.starts, self.sets)
     }
 }
 
-impl Way {
-    fn place(self, model: &Model, drafts: &[Draft], demand: &[f64], cycle: i64) -> Placed {
+impl PlacingOrder {
+    fn place(self, model: &Model, drafts: &[Draft], demand: &[f64], cycle: i64) -> PlacedTests {
         let mut often: Vec<usize> = (0..drafts.len()).collect();
         often.sort_by_key(|k| (model.tests[*k].every, *k));
         let mut order = often.clone();
-        if self == Way::LongestFirst {
+        if self == PlacingOrder::LongestFirst {
             order.sort_by_key(|k| (-drafts[*k].slot.0, *k));
         }
         let mut time = Occupied::new(model, drafts);
@@ -207,7 +207,7 @@ impl Way {
         for k in order {
             let wanted = drafts[k].rounds.len();
             let most = ((wanted as f64 / demand[k]).floor() as usize).clamp(1, wanted.max(1)).min(wanted);
-            let evenly = self == Way::LongestFirst;
+            let evenly = self == PlacingOrder::LongestFirst;
             time.place(k, cycle, most, evenly, &mut starts[k]);
         }
         for k in often {
@@ -218,7 +218,7 @@ impl Way {
             starts.len() as f64 / wanted.max(1) as f64
         });
         let share = shares.fold((1.0, 0.0), |(least, sum), share: f64| (share.min(least), sum + share));
-        Placed { starts, sets: time.sets(), share }
+        PlacedTests { starts, sets: time.sets(), share }
     }
 }
 
@@ -227,22 +227,22 @@ struct Draft {
     rounds: Rounds,
     slot: Span,
     /// What each host of the model has of it at most at the same time.
-    uses: Vec<Use>,
+    uses: Vec<HostUse>,
 }
 
 /// What a host has of a test.
 #[derive(Clone, Copy, Default)]
-struct Use {
+struct HostUse {
     tests: u64,
     rate: u64,
 }
 
 impl Draft {
-    fn new(model: &Model, test: &Test) -> Draft {
+    fn new(model: &Model, test: &MonitoredTest) -> Draft {
         let rate = test.traffic.forward.rate.max(test.traffic.backward.rate);
         let pings = !test.pairs.targets.is_empty();
         let room = |host: &crate::model::Host| {
-            let most = if pings { PINGS_AT_ONCE } else { host.concurrent };
+            let most = if pings { MAX_CONCURRENT_PINGS } else { host.concurrent };
             let by_rate = host.bandwidth.filter(|_| rate > 0).map_or(u64::MAX, |b| b / rate);
             u32::try_from(by_rate).unwrap_or(u32::MAX).min(most).max(1)
         };
@@ -250,7 +250,7 @@ impl Draft {
         room.extend(test.pairs.targets.iter().map(|_| UNLIMITED));
         let rounds = Rounds::new(&test.pairs.list, &room);
         let most = rounds.most(room.len());
-        let uses = most[..model.hosts.len()].iter().map(|most| Use {
+        let uses = most[..model.hosts.len()].iter().map(|most| HostUse {
             // All pings of a slot disturb each other no more than one test would.
             tests: if pings { (*most).min(1).into() } else { (*most).into() },
             rate: u64::from(*most) * rate,

@@ -1,4 +1,4 @@
-//! [`Window`]: days and hours in which a test is made, in UTC.
+//! [`TimeWindow`]: days and hours in which a test is made, in UTC.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
@@ -15,14 +15,14 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 /// Days and hours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct TimeWindow {
     /// Days, Monday first; `None`: every day.
     days: Option<[bool; 7]>,
     /// From, to: ns of a day; none: all day.
     hours: Vec<(i64, i64)>,
 }
 
-impl Window {
+impl TimeWindow {
     /// Whether it is always open.
     pub fn is_always(&self) -> bool {
         self.days.is_none() && self.hours.is_empty()
@@ -102,7 +102,7 @@ impl Window {
 }
 
 /// How much of the time from `from` to `to` at least one of `windows` is open.
-pub fn open_between(windows: &[&Window], from: WallTime, to: WallTime) -> Span {
+pub fn open_between(windows: &[&TimeWindow], from: WallTime, to: WallTime) -> Span {
     let (from, to) = (from - MONDAY, to - MONDAY);
     if to <= from || windows.iter().any(|window| window.is_always()) {
         return Span((to - from).0.max(0));
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn closed_hours_are_no_time() {
-        let mut night = Window::default();
+        let mut night = TimeWindow::default();
         night.add_hours("22:00-06:00").unwrap();
-        let mut weekend = Window::default();
+        let mut weekend = TimeWindow::default();
         weekend.add_days("sat-sun").unwrap();
         let at = |d, h| MONDAY + Span(hour(d, h));
-        let open = |windows: &[&Window], from, to| open_between(windows, from, to).0 / hour(0, 1);
+        let open = |windows: &[&TimeWindow], from, to| open_between(windows, from, to).0 / hour(0, 1);
         assert_eq!(open(&[&night], at(0, 0), at(1, 0)), 8);
         assert_eq!(open(&[&night], at(0, 5), at(0, 23)), 2);
         assert_eq!(open(&[&weekend], at(0, 0), at(14, 0)), 96);
         assert_eq!(open(&[&night, &weekend], at(5, 0), at(6, 0)), 24);
-        assert_eq!(open(&[&night, &Window::default()], at(0, 0), at(3, 0)), 72);
+        assert_eq!(open(&[&night, &TimeWindow::default()], at(0, 0), at(3, 0)), 72);
         assert_eq!(open(&[&night], at(3, 0), at(2, 0)), 0);
         assert_eq!(open(&[], at(0, 0), at(2, 0)), 0);
     }
@@ -148,7 +148,7 @@ mod tests {
     proptest! {
         #[test]
         fn open_time_is_that_of_its_minutes(from in 0i64..20_000, long in 0i64..20_000, a in 0i64..24, b in 0i64..24, day in 0usize..7) {
-            let mut windows = [Window::default(), Window::default()];
+            let mut windows = [TimeWindow::default(), TimeWindow::default()];
             if a != b {
                 windows[0].add_hours(&format!("{a:02}:00-{b:02}:30")).unwrap();
             }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn days_and_hours_open_and_close() {
-        let mut window = Window::default();
+        let mut window = TimeWindow::default();
         assert!(window.is_always() && window.is_open(0));
         window.add_days("fri-mon").unwrap();
         window.add_hours("22:00-06:00").unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_no_day_or_hour_says_what_to_write() {
-        let mut window = Window::default();
+        let mut window = TimeWindow::default();
         assert!(window.add_days("monday").unwrap_err().contains("mon-fri"));
         for bad in ["8-18", "08:00", "25:00-26:00", "10:70-11:00", "08:00-08:00"] {
             assert!(window.add_hours(bad).is_err(), "{bad}");

@@ -7,7 +7,7 @@ use crate::clock::steady;
 use crate::wake::{self, StopSignal, Waker};
 use crate::{audit, sockets};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, Refusal, Service};
+use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, PolicyRefusal, Service};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,17 +21,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Pauses after failures to accept: each failure doubles the pause, a success resets it.
 #[derive(Debug, Default)]
-struct BackOff {
+struct AcceptBackOff {
     until: Option<SteadyTime>,
     pause: Span,
 }
 
-impl BackOff {
+impl AcceptBackOff {
     const FIRST: Span = Span::millis(10);
     const LONGEST: Span = Span::seconds(1);
 
     fn failed(&mut self, now: SteadyTime) {
-        self.pause = self.pause.times(2).clamp(BackOff::FIRST, BackOff::LONGEST);
+        self.pause = self.pause.times(2).clamp(AcceptBackOff::FIRST, AcceptBackOff::LONGEST);
         self.until = Some(now + self.pause);
     }
 
@@ -46,7 +46,7 @@ impl BackOff {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
-    back_off: Mutex<BackOff>,
+    back_off: Mutex<AcceptBackOff>,
 }
 
 impl Listener {
@@ -77,7 +77,7 @@ impl Listener {
         loop {
             match self.socket.accept() {
                 Ok(accepted) => {
-                    *lock(&self.back_off) = BackOff::default();
+                    *lock(&self.back_off) = AcceptBackOff::default();
                     return Some(accepted);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
@@ -111,7 +111,7 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
 
     /// Sends `peer` the reason why it is turned away, if the protocol has a message for it. The message must be a few
     /// bytes, so that it fits into the socket's buffer. The stream does not block.
-    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &Refusal) {}
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &PolicyRefusal) {}
 
     /// Frees what has expired at `now`; returns when the next of it will have. Called after every wait: for a connection, for
     /// the end of one, for an eviction by the [`Gate`], for [`Acceptor::waker`], and for the time returned last.
@@ -168,9 +168,9 @@ struct EndedThreads {
 }
 
 /// Reports the end of the thread that holds it.
-struct ReportsEnd(u64, Arc<EndedThreads>);
+struct ThreadEndGuard(u64, Arc<EndedThreads>);
 
-impl Drop for ReportsEnd {
+impl Drop for ThreadEndGuard {
     fn drop(&mut self) {
         lock(&self.1.numbers).push(self.0);
         self.1.waker.wake();
@@ -238,7 +238,7 @@ impl Acceptor {
                 for _ in 0..MAX_ACCEPTED {
                     let Some((stream, peer)) = listener.accept() else { break };
                     number += 1;
-                    let reports_end = ReportsEnd(number, Arc::clone(&self.ended));
+                    let reports_end = ThreadEndGuard(number, Arc::clone(&self.ended));
                     match admit(service, &self.gate, stream, peer, reports_end) {
                         Admitted::Served(thread) => drop(threads.insert(number, thread)),
                         Admitted::TurnedAway(stream) => leaving.push_back((steady() + LEAVING_TIME, stream)),
@@ -287,7 +287,7 @@ fn admit<S: ConnectionService>(
     gate: &Gate,
     stream: TcpStream,
     peer: SocketAddr,
-    reports_end: ReportsEnd,
+    reports_end: ThreadEndGuard,
 ) -> Admitted {
     let grant = match gate.admit(service.service(), peer.ip(), Ask::CONNECTION, steady()) {
         Ok(grant) => grant,
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_second_and_end_with_success() {
-        let mut back_off = BackOff::default();
+        let mut back_off = AcceptBackOff::default();
         let now = steady();
         assert_eq!(back_off.end(now), None);
         let pauses: Vec<_> = (0..9)
@@ -352,7 +352,7 @@ mod tests {
             })
             .collect();
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000].map(Span::millis));
-        assert_eq!(back_off.end(now + BackOff::LONGEST), None);
+        assert_eq!(back_off.end(now + AcceptBackOff::LONGEST), None);
     }
 
     /// Echoes until the client closes or the server stops.
@@ -381,7 +381,7 @@ mod tests {
             }
         }
 
-        fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+        fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
             stream.write_all(why.to_string().as_bytes()).unwrap();
         }
     }

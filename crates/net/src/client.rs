@@ -6,17 +6,17 @@ use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::interface_counters::InterfaceCounters;
 use crate::launch::ThisHost;
-use crate::pace::Pacing;
+use crate::pace::SendSettings;
 use crate::random;
 use crate::sockets;
 use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
-use jitlat_core::{Session, Source, Span, TestSpec};
+use jitlat_core::{Session, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowReport, Key, Progress,
-    Recording, SessionId,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, ConversationProgress,
+    FlowReport, Recording, SessionId, TestTerms,
 };
 use jitlat_proto::policy::{Gate, Policy};
 use std::io;
@@ -32,27 +32,13 @@ pub struct TestRequest {
     /// Its control port.
     pub control_port: u16,
     /// Only addresses of this family.
-    pub family: Option<Family>,
+    pub family: Option<AddressFamily>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// One flow, or one in each direction.
-    pub specs: Vec<TestSpec>,
-    /// Version 3 of the control protocol, or the classic one.
-    pub dialect: Dialect,
-    /// The key shared with the server.
-    pub key: Option<Key>,
-    /// How the packet threads are scheduled and wait.
-    pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
-    pub priority: Option<u32>,
-    /// The best kind of time stamps to use.
-    pub stamps: Source,
-    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
-    /// (`UDP_SEGMENT`): for load, never for what is to be measured.
-    pub segmented: bool,
-    /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): somebody
-    /// watches.
-    pub feedback: bool,
+    /// Streams, dialect, key and stamps. With feedback, observers get [`Event::FarReceived`].
+    pub terms: TestTerms,
+    /// How this host sends.
+    pub sending: SendSettings,
 }
 
 impl TestRequest {
@@ -63,31 +49,25 @@ impl TestRequest {
             control_port: CONTROL_PORT,
             family: None,
             bind: None,
-            specs,
-            dialect: Dialect::V3,
-            key: None,
-            pacing: Pacing::default(),
-            priority: None,
-            stamps: Source::Kernel,
-            segmented: false,
-            feedback: false,
+            terms: TestTerms::new(specs),
+            sending: SendSettings::default(),
         }
     }
 }
 
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum AddressFamily {
     /// IPv4.
     V4,
     /// IPv6.
     V6,
 }
 
-impl Family {
+impl AddressFamily {
     /// Whether `address` is of it.
     pub fn has(self, address: &SocketAddr) -> bool {
-        address.is_ipv4() == (self == Family::V4)
+        address.is_ipv4() == (self == AddressFamily::V4)
     }
 }
 
@@ -115,12 +95,12 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The name has no address of the requested family.
-    #[error("{host} has no {} address", match .family { Family::V4 => "IPv4", Family::V6 => "IPv6" })]
+    #[error("{host} has no {} address", match .family { AddressFamily::V4 => "IPv4", AddressFamily::V6 => "IPv6" })]
     NoAddress {
         /// The host name.
         host: String,
         /// The requested family.
-        family: Family,
+        family: AddressFamily,
     },
     /// The connection failed.
     #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source, server))]
@@ -145,21 +125,13 @@ pub enum ClientError {
     /// This host has no threads or descriptors left.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
-    /// A conversation with an OWAMP server failed.
-    #[error("OWAMP server {address}: {failure}")]
-    Owamp {
-        /// The server.
-        address: SocketAddr,
-        /// The reason, and what to try.
-        failure: jitlat_proto::amp::Failure,
-    },
     /// The control conversation failed.
     #[error("testing against {address}: {failure}")]
     Failed {
         /// The server.
         address: SocketAddr,
         /// The reason.
-        failure: Failure,
+        failure: ConversationFailure,
     },
 }
 
@@ -196,7 +168,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(&request.server(), stop, observer)?;
-    let mut test = Test::new(request, stream, remote, None)?;
+    let mut test = ClientConversation::new(request, stream, remote, None)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
@@ -223,7 +195,7 @@ pub fn collect(
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
     let (stream, remote) = connect(&request.server(), stop, observer)?;
-    let mut test = Test::new(request, stream, remote, Some(earlier))?;
+    let mut test = ClientConversation::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
@@ -237,7 +209,7 @@ pub(crate) struct ServerAddress<'a> {
     /// TCP port of its control connections.
     pub port: u16,
     /// Only addresses of this family.
-    pub family: Option<Family>,
+    pub family: Option<AddressFamily>,
     /// Local address of the connection; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// The programs that answer there.
@@ -260,7 +232,7 @@ pub(crate) fn connect(
     let host = server.host;
     let found = (host, server.port).to_socket_addrs();
     let found = found.map_err(|source| ClientError::Resolve { host: host.to_owned(), source })?;
-    let bound = server.bind.map(|ip| if ip.is_ipv4() { Family::V4 } else { Family::V6 });
+    let bound = server.bind.map(|ip| if ip.is_ipv4() { AddressFamily::V4 } else { AddressFamily::V6 });
     let family = server.family.or(bound);
     let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
     let mut failure = None;
@@ -280,8 +252,10 @@ pub(crate) fn connect(
             }
         }
     }
-    Err(failure
-        .unwrap_or(ClientError::NoAddress { host: host.to_owned(), family: family.unwrap_or(Family::V4) }))
+    Err(failure.unwrap_or(ClientError::NoAddress {
+        host: host.to_owned(),
+        family: family.unwrap_or(AddressFamily::V4),
+    }))
 }
 
 fn connect_to(
@@ -306,7 +280,7 @@ fn entropy() -> io::Result<[u8; 32]> {
     Ok(bytes)
 }
 
-struct Test<'a> {
+struct ClientConversation<'a> {
     request: &'a TestRequest,
     remote: SocketAddr,
     driver: Driver<ClientMachine>,
@@ -322,36 +296,31 @@ struct Test<'a> {
     concluding: bool,
 }
 
-impl<'a> Test<'a> {
+impl<'a> ClientConversation<'a> {
     fn new(
         request: &'a TestRequest,
         stream: TcpStream,
         remote: SocketAddr,
         earlier: Option<EarlierTest>,
-    ) -> Result<Test<'a>, ClientError> {
+    ) -> Result<ClientConversation<'a>, ClientError> {
         let local = stream.local_addr()?;
         let facts = host_facts();
         let config = ClientConfig {
-            key: request.key.clone(),
             host: facts.clone(),
-            stamps: request.stamps,
-            feedback: request.feedback,
-            ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
+            ..ClientConfig::new(request.terms.clone(), local, remote, entropy()?)
         };
         let settings = EngineSettings {
             local,
-            pacing: request.pacing.clone(),
-            priority: request.priority,
+            sending: request.sending.clone(),
             rendezvous: Rendezvous::new(Gate::new(Policy::default()))?,
             launch_host: &ThisHost,
-            segmented: request.segmented,
             live: true,
         };
         let machine = match earlier {
             None => ClientMachine::new(config, tick()),
             Some(e) => ClientMachine::collecting(config, e.session, e.recordings, tick()),
         };
-        Ok(Test {
+        Ok(ClientConversation {
             request,
             remote,
             driver: Driver::new(machine, stream)?,
@@ -395,7 +364,7 @@ impl<'a> Test<'a> {
             if now - shown >= Span::millis(100) {
                 shown = now;
                 self.clock_steps.check();
-                let mut progress = vec![StreamProgress::default(); self.request.specs.len()];
+                let mut progress = vec![StreamProgress::default(); self.request.terms.specs.len()];
                 for (flow, so_far) in self.engine.progress() {
                     progress[usize::from(flow.0)] = so_far;
                 }
@@ -409,12 +378,12 @@ impl<'a> Test<'a> {
         &mut self,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
-    ) -> Option<Result<Measured, Failure>> {
+    ) -> Option<Result<Measured, ConversationFailure>> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 ClientEvent::Flow(command) => self.engine.command(command),
                 ClientEvent::Progress(progress) => {
-                    self.started |= matches!(progress, Progress::Running);
+                    self.started |= matches!(progress, ConversationProgress::Running);
                     self.report_progress(&progress, observer);
                 }
                 ClientEvent::Records(flow, records) => {
@@ -438,14 +407,14 @@ impl<'a> Test<'a> {
         None
     }
 
-    fn report_progress(&self, progress: &Progress, observer: &mut dyn Observer) {
+    fn report_progress(&self, progress: &ConversationProgress, observer: &mut dyn Observer) {
         match *progress {
-            Progress::Probing(done, of) => observer.event(&Event::Probing { done, of }),
-            Progress::Running => observer.event(&Event::Started(&self.driver.machine.sessions())),
-            Progress::Collecting(flow, done, of) => {
+            ConversationProgress::Probing(done, of) => observer.event(&Event::Probing { done, of }),
+            ConversationProgress::Running => observer.event(&Event::Started(&self.driver.machine.sessions())),
+            ConversationProgress::Collecting(flow, done, of) => {
                 observer.event(&Event::Collecting { stream: flow.0.into(), done, of });
             }
-            Progress::Connected(_) | Progress::Accepted(_) => {}
+            ConversationProgress::Connected(_) | ConversationProgress::Accepted(_) => {}
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::sys;
 use jitlat_core::clock::SyncState;
-use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
@@ -122,7 +122,7 @@ impl ClockError {
 
     /// Reads it now.
     pub fn read() -> ClockError {
-        let estimate = ErrorEstimate::of_clock(sync_state(), Format::Ntp);
+        let estimate = ErrorEstimate::of_clock(sync_state(), TimeFormat::Ntp);
         ClockError { estimate, looked: steady() }
     }
 

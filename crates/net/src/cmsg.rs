@@ -1,7 +1,7 @@
 //! Control messages: what the kernel reports about each received packet, and options for each packet to send. One
 //! iterator reads them, one buffer writes them.
 
-use jitlat_core::time::{SECOND, Source, Span, Stamp, WallTime};
+use jitlat_core::time::{SECOND, Span, Stamp, StampSource, WallTime};
 use std::ffi::{c_int, c_long};
 
 /// One control message.
@@ -205,10 +205,10 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
     let [software, _, hardware] = instants(data);
     match (software, hardware) {
         (Some(system), Some(adapter)) => match on_system_clock(adapter, system) {
-            Some(at) => Some(Stamp { at, source: Source::Hardware }),
-            None => Some(Stamp { at: system, source: Source::Kernel }),
+            Some(at) => Some(Stamp { at, source: StampSource::Hardware }),
+            None => Some(Stamp { at: system, source: StampSource::Kernel }),
         },
-        (Some(at), None) => Some(Stamp { at, source: Source::Kernel }),
+        (Some(at), None) => Some(Stamp { at, source: StampSource::Kernel }),
         // Without another reading to compare with, it is unknown whether the adapter's clock follows the system's.
         (None, _) => None,
     }
@@ -255,8 +255,8 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
                 let [software, _, hardware] = instants(message.data);
-                let software = software.map(|at| Stamp { at, source: Source::Kernel });
-                stamp = software.or(hardware.map(|at| Stamp { at, source: Source::Hardware }));
+                let software = software.map(|at| Stamp { at, source: StampSource::Kernel });
+                stamp = software.or(hardware.map(|at| Stamp { at, source: StampSource::Hardware }));
             }
             (libc::IPPROTO_IP, libc::IP_RECVERR)
             | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)

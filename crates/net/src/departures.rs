@@ -1,26 +1,26 @@
-//! [`Departures`]: matches transmit stamps to the packets they belong to.
+//! [`TransmitMatcher`]: matches transmit stamps to the packets they belong to.
 //!
 //! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets that it is
 //! to stamp (`OPT_ID`). A packet can have two: of entering the queue of its interface, and of leaving it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is
-//! restarted ([`Departures::restart`]).
+//! restarted ([`TransmitMatcher::restart`]).
 
 use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
-use crate::sys::{BATCH, Inbox};
-use jitlat_core::time::{Source, Stamp, WallTime};
+use crate::sys::{Inbox, MAX_BATCH};
+use jitlat_core::time::{Stamp, StampSource, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::os::fd::AsFd;
 
 /// Most packets that wait for their stamps: far more than a device queue holds.
-pub(crate) const UNDER_WAY: usize = 1 << 13;
+pub(crate) const MAX_AWAITED: usize = 1 << 13;
 /// So many consecutive impossible stamps mean that the numbering is wrong.
 const MAX_MISMATCHES: u32 = 8;
 
 /// Matches transmit stamps to packets; `P` identifies a packet. Used by the sending thread.
-pub struct Departures<P> {
+pub struct TransmitMatcher<P> {
     inbox: Inbox,
     /// The last packets, by the kernel's number.
-    packets: Box<[Option<Packet<P>>]>,
-    last: Source,
+    packets: Box<[Option<AwaitedPacket<P>>]>,
+    last: StampSource,
     /// The number that the kernel gives the next packet.
     next: u32,
     /// How many of [`Self::packets`] have no stamp, and a number below which all have.
@@ -33,7 +33,7 @@ pub struct Departures<P> {
 }
 
 #[derive(Clone, Copy)]
-struct Packet<P> {
+struct AwaitedPacket<P> {
     what: P,
     /// The program's clock reading before it sent the packet.
     reading: WallTime,
@@ -49,13 +49,13 @@ enum StampState {
     GivenUp,
 }
 
-impl<P: Copy> Departures<P> {
+impl<P: Copy> TransmitMatcher<P> {
     /// For a socket with transmit stamps enabled that has not sent anything since. The last `capacity` packets (rounded
     /// up to a power of two) are remembered; each is awaited until its stamp of leaving by source `last` has come (an
     /// adapter's stamp comes after the kernel's).
-    pub fn new(capacity: usize, last: Source) -> Departures<P> {
-        Departures {
-            inbox: Inbox::new(BATCH, 1).without_senders(),
+    pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
+        TransmitMatcher {
+            inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
             packets: vec![None; capacity.next_power_of_two()].into(),
             last,
             next: 0,
@@ -97,7 +97,8 @@ impl<P: Copy> Departures<P> {
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
         let place = &mut self.packets[self.next as usize & (capacity - 1)];
-        let forgotten = place.replace(Packet { what, reading, state: StampState::Awaited, queued: false });
+        let forgotten =
+            place.replace(AwaitedPacket { what, reading, state: StampState::Awaited, queued: false });
         // A packet that is overwritten without a stamp is no longer awaited.
         if forgotten.is_none_or(|p| p.state != StampState::Awaited) {
             self.awaited += 1;
@@ -143,7 +144,7 @@ impl<P: Copy> Departures<P> {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
-        let mut batch = [None; BATCH];
+        let mut batch = [None; MAX_BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
             *entry = transmit_stamp(datagram.control);
             self.missed += u32::from(entry.is_none() && is_launch_missed(datagram.control));
@@ -167,7 +168,7 @@ impl<P: Copy> Departures<P> {
         let packet = self.packets[number as usize & (capacity - 1)].as_mut()?;
         let at = match stamp.source {
             // An adapter's clock that is not the system's is of no use.
-            Source::Hardware => on_system_clock(stamp.at, packet.reading),
+            StampSource::Hardware => on_system_clock(stamp.at, packet.reading),
             // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock was
             // set back meanwhile.
             _ if stamp.at < packet.reading => {
@@ -196,7 +197,7 @@ impl<P: Copy> Departures<P> {
 mod tests {
     use super::*;
     use crate::clock::wall;
-    use crate::stamp::{Stamps, Ways, enable};
+    use crate::stamp::{StampMode, StampedPackets, enable};
     use jitlat_core::Span;
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
@@ -211,7 +212,7 @@ mod tests {
     }
 
     fn collect_all<P: Copy>(
-        departures: &mut Departures<P>,
+        departures: &mut TransmitMatcher<P>,
         socket: &UdpSocket,
         mut each: impl FnMut(P, Passage, Stamp),
     ) {
@@ -226,13 +227,13 @@ mod tests {
     fn stamps_find_their_packets_across_a_restart() {
         let (from, _to) = pair();
         let local = from.local_addr().unwrap().ip();
-        let (stamps, notes) = enable(from.as_fd(), local, Stamps::Kernel, Ways::SENT);
-        assert_eq!((stamps, notes), (Stamps::Kernel, vec![]));
+        let (stamps, notes) = enable(from.as_fd(), local, StampMode::Kernel, StampedPackets::SENT);
+        assert_eq!((stamps, notes), (StampMode::Kernel, vec![]));
         from.send(b"not part of the stream").unwrap();
-        let mut departures = Departures::new(16, Source::Kernel);
+        let mut departures = TransmitMatcher::new(16, StampSource::Kernel);
         let (mut readings, mut stamped) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            departures.restart(&from, crate::stamp::flags(stamps, Ways::SENT), |_, _| {}).unwrap();
+            departures.restart(&from, crate::stamp::flags(stamps, StampedPackets::SENT), |_, _| {}).unwrap();
             for _ in 0..40 {
                 readings.push(wall());
                 from.send(b"x").unwrap();
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_given_up_or_forgotten_is_no_longer_awaited() {
         let (socket, _) = pair();
-        let mut departures = Departures::new(4, Source::Kernel);
+        let mut departures = TransmitMatcher::new(4, StampSource::Kernel);
         (0..6).for_each(|i| departures.sent(i, WallTime(i)));
         assert_eq!(departures.awaited(), 4, "two made room");
         let mut given_up = Vec::new();
@@ -278,9 +279,11 @@ mod tests {
     fn a_stamp_from_before_the_packet_was_handed_over_is_not_believed() {
         let (from, _to) = pair();
         let local = from.local_addr().unwrap().ip();
-        enable(from.as_fd(), local, Stamps::Kernel, Ways::SENT);
-        let mut departures = Departures::new(16, Source::Kernel);
-        departures.restart(&from, crate::stamp::flags(Stamps::Kernel, Ways::SENT), |_, _| {}).unwrap();
+        enable(from.as_fd(), local, StampMode::Kernel, StampedPackets::SENT);
+        let mut departures = TransmitMatcher::new(16, StampSource::Kernel);
+        departures
+            .restart(&from, crate::stamp::flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
+            .unwrap();
         // Of entering the queue, and of leaving it.
         for i in 0..MAX_MISMATCHES / 2 {
             assert!(!departures.is_suspect());
@@ -293,13 +296,13 @@ mod tests {
 
     /// An entry of the error queue: packet `number` passed at `at`.
     fn entry(number: u32, passage: Passage, at: i64) -> TransmitStamp {
-        TransmitStamp { number, passage, stamp: Stamp { at: WallTime(at), source: Source::Kernel } }
+        TransmitStamp { number, passage, stamp: Stamp { at: WallTime(at), source: StampSource::Kernel } }
     }
 
     #[test]
     fn entries_that_are_lost_or_out_of_order_cost_only_themselves() {
         use Passage::{Left, Queued};
-        let mut departures = Departures::new(8, Source::Kernel);
+        let mut departures = TransmitMatcher::new(8, StampSource::Kernel);
         (0..4).for_each(|i| departures.sent(i, WallTime(100 * i)));
         let mut found =
             |number, passage, at| departures.find(entry(number, passage, at)).map(|(i, s)| (i, s.at.0));
@@ -322,7 +325,7 @@ mod tests {
     #[test]
     fn numbers_wrap_and_those_of_forgotten_packets_are_not_taken_for_others() {
         use Passage::{Left, Queued};
-        let mut departures = Departures::new(4, Source::Kernel);
+        let mut departures = TransmitMatcher::new(4, StampSource::Kernel);
         departures.next = u32::MAX - 1;
         departures.oldest = departures.next;
         (0..6).for_each(|i| departures.sent(i, WallTime(0)));

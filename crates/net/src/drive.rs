@@ -48,46 +48,46 @@ impl Conversing for ServerMachine {
 }
 
 impl Conversing for twamp::Client {
-    fn received(bytes: &[u8]) -> twamp::client::Input<'_> {
-        twamp::client::Input::Bytes(bytes)
+    fn received(bytes: &[u8]) -> twamp::client::TwampClientInput<'_> {
+        twamp::client::TwampClientInput::Bytes(bytes)
     }
 
-    fn closed(_: Option<&str>) -> twamp::client::Input<'_> {
-        twamp::client::Input::Closed
+    fn closed(_: Option<&str>) -> twamp::client::TwampClientInput<'_> {
+        twamp::client::TwampClientInput::Closed
     }
 }
 
 impl Conversing for twamp::server::Server {
-    fn received(bytes: &[u8]) -> twamp::server::Input<'_> {
-        twamp::server::Input::Bytes(bytes)
+    fn received(bytes: &[u8]) -> twamp::server::TwampServerInput<'_> {
+        twamp::server::TwampServerInput::Bytes(bytes)
     }
 
-    fn closed(_: Option<&str>) -> twamp::server::Input<'_> {
-        twamp::server::Input::Closed
+    fn closed(_: Option<&str>) -> twamp::server::TwampServerInput<'_> {
+        twamp::server::TwampServerInput::Closed
     }
 }
 
 impl Conversing for owamp::server::Server {
-    fn received(bytes: &[u8]) -> owamp::server::Input<'_> {
-        owamp::server::Input::Bytes(bytes)
+    fn received(bytes: &[u8]) -> owamp::server::OwampServerInput<'_> {
+        owamp::server::OwampServerInput::Bytes(bytes)
     }
 
-    fn closed(_: Option<&str>) -> owamp::server::Input<'_> {
-        owamp::server::Input::Closed
+    fn closed(_: Option<&str>) -> owamp::server::OwampServerInput<'_> {
+        owamp::server::OwampServerInput::Closed
     }
 }
 
 impl Conversing for owamp::Client {
-    fn received(bytes: &[u8]) -> owamp::client::Input<'_> {
-        owamp::client::Input::Bytes(bytes)
+    fn received(bytes: &[u8]) -> owamp::client::OwampClientInput<'_> {
+        owamp::client::OwampClientInput::Bytes(bytes)
     }
 
-    fn closed(_: Option<&str>) -> owamp::client::Input<'_> {
-        owamp::client::Input::Closed
+    fn closed(_: Option<&str>) -> owamp::client::OwampClientInput<'_> {
+        owamp::client::OwampClientInput::Closed
     }
 }
 
-impl Conversing for push::Sender {
+impl Conversing for push::PushSender {
     fn received(bytes: &[u8]) -> push::SenderInput<'_> {
         push::SenderInput::Bytes(bytes)
     }
@@ -97,7 +97,7 @@ impl Conversing for push::Sender {
     }
 }
 
-impl Conversing for push::Receiver {
+impl Conversing for push::PushReceiver {
     fn received(bytes: &[u8]) -> push::ReceiverInput<'_> {
         push::ReceiverInput::Bytes(bytes)
     }
@@ -111,7 +111,7 @@ impl Conversing for push::Receiver {
 #[derive(Debug)]
 pub(crate) struct Driver<M> {
     pub machine: M,
-    connection: Option<Connection>,
+    connection: Option<NonblockingConnection>,
     /// Bytes read and written, and those of them that were read.
     transferred: u64,
     received: u64,
@@ -120,12 +120,17 @@ pub(crate) struct Driver<M> {
 impl<M: Conversing> Driver<M> {
     /// Runs `machine` over `stream`.
     pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
-        Ok(Driver { machine, connection: Some(Connection::new(stream)?), transferred: 0, received: 0 })
+        Ok(Driver {
+            machine,
+            connection: Some(NonblockingConnection::new(stream)?),
+            transferred: 0,
+            received: 0,
+        })
     }
 
     /// Continues over another connection. The machine gets no input about it.
     pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
-        self.connection = Some(Connection::new(stream)?);
+        self.connection = Some(NonblockingConnection::new(stream)?);
         Ok(())
     }
 
@@ -171,13 +176,13 @@ impl<M: Conversing> Driver<M> {
         for _ in 0..MAX_READS {
             let Some(connection) = &mut self.connection else { return };
             match connection.read() {
-                Incoming::Nothing => return,
-                Incoming::Bytes(bytes) => {
+                ReadResult::Nothing => return,
+                ReadResult::Bytes(bytes) => {
                     self.transferred += bytes.len() as u64;
                     self.received += bytes.len() as u64;
                     self.machine.handle(tick(), M::received(bytes));
                 }
-                Incoming::Closed(why) => return self.lose(why.as_deref()),
+                ReadResult::Closed(why) => return self.lose(why.as_deref()),
             }
         }
     }
@@ -187,16 +192,16 @@ impl<M: Conversing> Driver<M> {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// The same for at most `patience`.
-    pub fn wait_for(&self, patience: Span) {
-        let until = clock::steady() + patience;
+    /// The same for at most `timeout`.
+    pub fn wait_for(&self, timeout: Span) {
+        let until = clock::steady() + timeout;
         let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
         wait(self.connection.as_ref(), None, Some(due));
     }
 
     /// Whether output waits that the connection has no room for.
     pub fn is_pending(&self) -> bool {
-        self.connection.as_ref().is_some_and(Connection::is_pending)
+        self.connection.as_ref().is_some_and(NonblockingConnection::is_pending)
     }
 
     /// Gives the machine its timer input if it is due.
@@ -207,9 +212,9 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Writes the machine's remaining output, for at most `patience`.
-    pub fn finish(&mut self, patience: Span) {
-        let until = clock::steady() + patience;
+    /// Writes the machine's remaining output, for at most `timeout`.
+    pub fn finish(&mut self, timeout: Span) {
+        let until = clock::steady() + timeout;
         let Some(connection) = &mut self.connection else { return };
         while self.machine.poll_transmit(tick(), &mut connection.out) {}
         while connection.flush().is_ok() && connection.is_pending() && clock::steady() < until {
@@ -219,18 +224,18 @@ impl<M: Conversing> Driver<M> {
 
     /// The same, and takes what still comes until the peer has closed, too, within the same patience: a connection that is
     /// closed with something unread is reset, and the peer may not get the last words.
-    pub fn finish_and_drain(&mut self, patience: Span) {
-        let until = clock::steady() + patience;
-        self.finish(patience);
+    pub fn finish_and_drain(&mut self, timeout: Span) {
+        let until = clock::steady() + timeout;
+        self.finish(timeout);
         let Some(connection) = &mut self.connection else { return };
         if connection.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
         while clock::steady() < until {
             match connection.read() {
-                Incoming::Nothing => wait(Some(connection), None, Some(until)),
-                Incoming::Bytes(_) => {}
-                Incoming::Closed(_) => return,
+                ReadResult::Nothing => wait(Some(connection), None, Some(until)),
+                ReadResult::Bytes(_) => {}
+                ReadResult::Closed(_) => return,
             }
         }
     }
@@ -243,7 +248,7 @@ impl<M: Conversing> Driver<M> {
 
 /// A connection whose reads and writes never block; [`wait`] waits for it.
 #[derive(Debug)]
-struct Connection {
+struct NonblockingConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     /// Bytes to be written, and how many of them have been.
@@ -254,7 +259,7 @@ struct Connection {
 }
 
 /// The result of reading.
-enum Incoming<'a> {
+enum ReadResult<'a> {
     /// No data at present.
     Nothing,
     /// Bytes that were read just now.
@@ -263,12 +268,18 @@ enum Incoming<'a> {
     Closed(Option<String>),
 }
 
-impl Connection {
+impl NonblockingConnection {
     /// From an established connection.
-    fn new(stream: TcpStream) -> io::Result<Connection> {
+    fn new(stream: TcpStream) -> io::Result<NonblockingConnection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Connection { stream, buffer: vec![0; 1 << 16], out: Vec::new(), written: 0, flushed: 0 })
+        Ok(NonblockingConnection {
+            stream,
+            buffer: vec![0; 1 << 16],
+            out: Vec::new(),
+            written: 0,
+            flushed: 0,
+        })
     }
 
     /// Whether bytes remain to be written.
@@ -296,18 +307,20 @@ impl Connection {
     }
 
     /// Reads what is available without blocking.
-    fn read(&mut self) -> Incoming<'_> {
+    fn read(&mut self) -> ReadResult<'_> {
         match self.stream.read(&mut self.buffer) {
-            Ok(0) => Incoming::Closed(None),
-            Ok(n) => Incoming::Bytes(&self.buffer[..n]),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Incoming::Nothing,
-            Err(e) => Incoming::Closed(Some(e.to_string())),
+            Ok(0) => ReadResult::Closed(None),
+            Ok(n) => ReadResult::Bytes(&self.buffer[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                ReadResult::Nothing
+            }
+            Err(e) => ReadResult::Closed(Some(e.to_string())),
         }
     }
 }
 
 /// Waits for a connection and a waker, if given, until `deadline` on the steady clock, but not for long.
-fn wait(connection: Option<&Connection>, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
+fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
     let woken = waker.map(|w| PollFd::new(w.as_fd(), PollFlags::POLLIN));
     let ready = connection.map(|c| {
         let mut events = PollFlags::POLLIN;

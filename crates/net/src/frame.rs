@@ -241,7 +241,7 @@ pub(crate) fn checksum(mut sum: u64) -> u16 {
 /// Instructions of classic BPF: what they load, or compare what was loaded with.
 mod bpf {
     /// Operation, jumps on success and failure, operand.
-    pub(crate) type Instruction = (u16, u8, u8, u32);
+    pub(crate) type BpfInstruction = (u16, u8, u8, u32);
 
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
@@ -253,12 +253,12 @@ mod bpf {
     const RETURN: u16 = 0x06;
 
     /// A test; [`all_of`] fills in how many instructions to skip if it fails.
-    pub struct Test {
-        load: Load,
-        expected: Expected,
+    pub struct FieldTest {
+        load: FieldLoad,
+        expected: FieldMatch,
     }
 
-    pub enum Load {
+    pub enum FieldLoad {
         Byte(usize),
         Half(usize),
         Word(usize),
@@ -266,18 +266,18 @@ mod bpf {
         HalfBehindIp(usize),
     }
 
-    pub enum Expected {
+    pub enum FieldMatch {
         Equal(u32),
         NoBits(u32),
     }
 
-    pub fn test(load: Load, expected: Expected) -> Test {
-        Test { load, expected }
+    pub fn test(load: FieldLoad, expected: FieldMatch) -> FieldTest {
+        FieldTest { load, expected }
     }
 
     /// A filter that passes frames which meet all of `tests`; `ip` is the offset of the IP header.
-    pub(crate) fn all_of(tests: &[Test], ip: usize) -> Vec<Instruction> {
-        let with_length = tests.iter().any(|t| matches!(t.load, Load::HalfBehindIp(_)));
+    pub(crate) fn all_of(tests: &[FieldTest], ip: usize) -> Vec<BpfInstruction> {
+        let with_length = tests.iter().any(|t| matches!(t.load, FieldLoad::HalfBehindIp(_)));
         let mut program = Vec::new();
         if with_length {
             // Kept in the index register.
@@ -285,17 +285,17 @@ mod bpf {
         }
         for (i, test) in tests.iter().enumerate() {
             let (load, at) = match test.load {
-                Load::Byte(at) => (LOAD_BYTE, at),
-                Load::Half(at) => (LOAD_HALF, at),
-                Load::Word(at) => (LOAD_WORD, at),
-                Load::HalfBehindIp(at) => (LOAD_HALF_BEHIND_IP, at),
+                FieldLoad::Byte(at) => (LOAD_BYTE, at),
+                FieldLoad::Half(at) => (LOAD_HALF, at),
+                FieldLoad::Word(at) => (LOAD_WORD, at),
+                FieldLoad::HalfBehindIp(at) => (LOAD_HALF_BEHIND_IP, at),
             };
             program.push((load, 0, 0, at as u32));
             // Two instructions for each further test, and the one that passes.
             let fail = (2 * (tests.len() - 1 - i) + 1) as u8;
             program.push(match test.expected {
-                Expected::Equal(value) => (IS_EQUAL, 0, fail, value),
-                Expected::NoBits(bits) => (HAS_BITS, fail, 0, bits),
+                FieldMatch::Equal(value) => (IS_EQUAL, 0, fail, value),
+                FieldMatch::NoBits(bits) => (HAS_BITS, fail, 0, bits),
             });
         }
         program.push((RETURN, 0, 0, 0xffff));
@@ -304,7 +304,7 @@ mod bpf {
     }
 
     /// A filter that passes frames which meet all of `one` or all of `other`.
-    pub(crate) fn any_of(one: &[Test], other: &[Test]) -> Vec<Instruction> {
+    pub(crate) fn any_of(one: &[FieldTest], other: &[FieldTest]) -> Vec<BpfInstruction> {
         let mut program = all_of(one, super::ethernet::LENGTH);
         // What fails goes on with the other instead.
         program.pop();
@@ -313,7 +313,7 @@ mod bpf {
     }
 
     /// Passes nothing.
-    pub const NOTHING: Instruction = (RETURN, 0, 0, 0);
+    pub const NOTHING: BpfInstruction = (RETURN, 0, 0, 0);
 }
 
 /// A BPF filter: nothing passes.
@@ -338,35 +338,35 @@ pub(crate) fn only_between(from: SocketAddr, port: u16) -> Vec<SockFilter> {
     })
 }
 
-fn assemble(program: &[bpf::Instruction]) -> Vec<SockFilter> {
+fn assemble(program: &[bpf::BpfInstruction]) -> Vec<SockFilter> {
     program.iter().map(|&(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)).collect()
 }
 
-fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Test> {
-    use bpf::{Expected, Load, test};
+fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
+    use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;
     let mut tests = vec![
-        test(Load::Half(ethernet::ETHERTYPE.start()), Expected::Equal(ETHERTYPE_IPV4.into())),
-        test(Load::Byte(ip(ipv4::PROTOCOL.start())), Expected::Equal(udp::PROTOCOL.into())),
-        test(Load::Half(ip(ipv4::FRAGMENT.start())), Expected::NoBits(ipv4::FRAGMENT_OFFSET.into())),
+        test(FieldLoad::Half(ethernet::ETHERTYPE.start()), FieldMatch::Equal(ETHERTYPE_IPV4.into())),
+        test(FieldLoad::Byte(ip(ipv4::PROTOCOL.start())), FieldMatch::Equal(udp::PROTOCOL.into())),
+        test(FieldLoad::Half(ip(ipv4::FRAGMENT.start())), FieldMatch::NoBits(ipv4::FRAGMENT_OFFSET.into())),
     ];
     if let Some(from) = from {
-        tests.push(test(Load::Word(ip(ipv4::SOURCE.start())), Expected::Equal(from.to_bits())));
+        tests.push(test(FieldLoad::Word(ip(ipv4::SOURCE.start())), FieldMatch::Equal(from.to_bits())));
     }
     for (field, port) in ports {
         let at = ethernet::LENGTH + field.start();
-        tests.push(test(Load::HalfBehindIp(at), Expected::Equal((*port).into())));
+        tests.push(test(FieldLoad::HalfBehindIp(at), FieldMatch::Equal((*port).into())));
     }
     tests
 }
 
 /// Fragments and packets with other extension headers have another next header.
-fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Test> {
-    use bpf::{Expected, Load, test};
+fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
+    use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;
     let mut tests = vec![
-        test(Load::Half(ethernet::ETHERTYPE.start()), Expected::Equal(ETHERTYPE_IPV6.into())),
-        test(Load::Byte(ip(ipv6::NEXT_HEADER.start())), Expected::Equal(udp::PROTOCOL.into())),
+        test(FieldLoad::Half(ethernet::ETHERTYPE.start()), FieldMatch::Equal(ETHERTYPE_IPV6.into())),
+        test(FieldLoad::Byte(ip(ipv6::NEXT_HEADER.start())), FieldMatch::Equal(udp::PROTOCOL.into())),
     ];
     for (k, word) in from
         .iter()
@@ -374,10 +374,11 @@ fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Test> 
         .enumerate()
     {
         let word = word.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
-        tests.push(test(Load::Word(ip(ipv6::SOURCE.start()) + 4 * k), Expected::Equal(word)));
+        tests.push(test(FieldLoad::Word(ip(ipv6::SOURCE.start()) + 4 * k), FieldMatch::Equal(word)));
     }
     for (field, port) in ports {
-        tests.push(test(Load::Half(ip(ipv6::LENGTH) + field.start()), Expected::Equal((*port).into())));
+        tests
+            .push(test(FieldLoad::Half(ip(ipv6::LENGTH) + field.start()), FieldMatch::Equal((*port).into())));
     }
     tests
 }
@@ -447,7 +448,7 @@ mod tests {
     }
 
     /// Runs a filter as the kernel would.
-    fn passes(program: &[bpf::Instruction], frame: &[u8]) -> bool {
+    fn passes(program: &[bpf::BpfInstruction], frame: &[u8]) -> bool {
         let (mut accumulator, mut index, mut at) = (0, 0, 0);
         loop {
             let (code, jt, jf, k) = program[at];

@@ -30,7 +30,7 @@ pub struct LampFrame<'a> {
 pub fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
     (TYPE.read(frame)? == ETHERTYPE).then_some(())?;
     let body = frame.get(HEADER..)?;
-    let length = lamp::Header::parse(body)?.packet_length();
+    let length = lamp::LampHeader::parse(body)?.packet_length();
     Some(LampFrame {
         source: SOURCE.read(frame)?,
         destination: DESTINATION.read(frame)?,
@@ -85,14 +85,14 @@ pub fn address_of(mac: Mac) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_proto::lamp::{Header, Kind};
+    use jitlat_proto::lamp::{LampHeader, LampKind};
 
     const HERE: Mac = [2, 0, 0, 0, 0, 1];
     const THERE: Mac = [2, 0, 0, 0, 0, 2];
 
     #[test]
     fn padding_of_short_frames_is_no_part_of_the_packet() {
-        let mut packet = Header::new(Kind::Request, 7, 1, 3).to_bytes().to_vec();
+        let mut packet = LampHeader::new(LampKind::Request, 7, 1, 3).to_bytes().to_vec();
         packet.extend(b"abc");
         let mut frame = Vec::new();
         fill(&mut frame, HERE, THERE, &packet);
@@ -104,7 +104,7 @@ mod tests {
             assert!(parse(&frame[..cut]).is_none(), "{cut}");
         }
         // The length of an INIT's field is its type.
-        fill(&mut frame, HERE, THERE, &Header::new(Kind::Init, 7, 0, 2).to_bytes());
+        fill(&mut frame, HERE, THERE, &LampHeader::new(LampKind::Init, 7, 0, 2).to_bytes());
         assert_eq!(parse(&frame).unwrap().packet.len(), 24);
         frame[12] = 8;
         assert!(parse(&frame).is_none(), "another EtherType");

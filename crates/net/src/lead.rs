@@ -4,13 +4,13 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::IpAddr;
 
 /// Packets that the estimate is of.
-const MAX_KEPT: usize = 32;
+const MAX_PACKETS: usize = 32;
 /// So many are needed for an estimate.
-const MIN_NEEDED: usize = 4;
+const MIN_PACKETS: usize = 4;
 /// What takes longer waits for the processor or in a queue, which the next packet may not.
 const MAX_LEAD: Span = Span::micros(100);
 /// Time between two stamps, once there are as many as are kept: they cost a system call each.
-const PAUSE: Span = Span::millis(10);
+const STAMP_PAUSE: Span = Span::millis(10);
 
 /// A sender must write the time into a packet before it leaves, and the rest of its way through this host then counts as
 /// delay of the path. RFC 2679 (section 3.7.2) corrects host times by what is known of their difference to wire times: this is
@@ -18,7 +18,7 @@ const PAUSE: Span = Span::millis(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
     /// Of the last packets, in ns.
-    recent: [i64; MAX_KEPT],
+    recent: [i64; MAX_PACKETS],
     noted: usize,
     /// When the next packet is to be stamped.
     next: SteadyTime,
@@ -27,7 +27,7 @@ pub(crate) struct Lead {
 
 impl Lead {
     pub fn new() -> Lead {
-        Lead { recent: [0; MAX_KEPT], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
+        Lead { recent: [0; MAX_PACKETS], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
     }
 
     /// The time from a clock reading to the departure of a packet to `to`: the lower quartile of those measured, because a
@@ -39,9 +39,9 @@ impl Lead {
 
     /// Whether a packet that is sent at `now` is to be stamped.
     pub fn is_due(&mut self, now: SteadyTime) -> bool {
-        let due = self.noted < MAX_KEPT || now >= self.next;
+        let due = self.noted < MAX_PACKETS || now >= self.next;
         if due {
-            self.next = now + PAUSE;
+            self.next = now + STAMP_PAUSE;
         }
         due
     }
@@ -51,11 +51,11 @@ impl Lead {
         let Some(took) = left.checked_since(read).filter(|took| (0..=MAX_LEAD.0).contains(&took.0)) else {
             return;
         };
-        self.recent[self.noted % MAX_KEPT] = took.0;
+        self.recent[self.noted % MAX_PACKETS] = took.0;
         self.noted += 1;
         let mut sorted = self.recent;
-        let sorted = &mut sorted[..self.noted.min(MAX_KEPT)];
-        if sorted.len() >= MIN_NEEDED {
+        let sorted = &mut sorted[..self.noted.min(MAX_PACKETS)];
+        if sorted.len() >= MIN_PACKETS {
             let (_, quartile, _) = sorted.select_nth_unstable(sorted.len() / 4);
             self.estimate = Span(*quartile);
         }

@@ -28,9 +28,9 @@
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 //! use jitlat_net::pace::Pacing;
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
-//! use jitlat_net::stamp::Stamps;
-//! use jitlat_net::twoway::{self, Link, socket::{Carrier, Marking}};
-//! use jitlat_proto::{policy::Policy, stamp::Sender, twoway::Plan};
+//! use jitlat_net::stamp::StampMode;
+//! use jitlat_net::twoway::{self, TwoWayLink, socket::{Carrier, Marking}};
+//! use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::PingPlan};
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let mut reflectors = Reflectors::new(Policy::default())?;
@@ -39,16 +39,16 @@
 //!
 //! let period = Span::millis(2);
 //! let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-//! let plan = Plan { spec, wait: None, patience: Span::seconds(2) };
-//! let link = Link {
+//! let plan = PingPlan { spec, wait: None, patience: Span::seconds(2) };
+//! let link = TwoWayLink {
 //!     to,
 //!     carrier: Carrier::Udp,
 //!     marking: Marking::default(),
-//!     stamps: Stamps::Kernel,
+//!     stamps: StampMode::Kernel,
 //!     pacing: Pacing::default(),
 //!     live: None,
 //! };
-//! let test = twoway::run(|_| Sender::new(Default::default()), plan, &link, &AtomicBool::new(false))?;
+//! let test = twoway::run(|_| StampSender::new(Default::default()), plan, &link, &AtomicBool::new(false))?;
 //! assert_eq!(test.outcome.requests.answered(), 10);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

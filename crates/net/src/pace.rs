@@ -13,7 +13,7 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
 /// How to wait for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum PaceMode {
     /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
     Sleep,
     /// Sleep until shortly before the deadline, then spin.
@@ -25,13 +25,13 @@ pub enum Mode {
     Etf,
 }
 
-impl std::fmt::Display for Mode {
+impl std::fmt::Display for PaceMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Mode::Sleep => "sleep",
-            Mode::Hybrid => "hybrid",
-            Mode::Spin => "spin",
-            Mode::Etf => "etf",
+            PaceMode::Sleep => "sleep",
+            PaceMode::Hybrid => "hybrid",
+            PaceMode::Spin => "spin",
+            PaceMode::Etf => "etf",
         })
     }
 }
@@ -39,9 +39,9 @@ impl std::fmt::Display for Mode {
 /// How a packet thread runs. What is not permitted is left out, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
-    /// How to wait; `None`: [`Mode::Spin`] from 50 000 packets a second on if two processors are idle, [`Mode::Sleep`]
+    /// How to wait; `None`: [`PaceMode::Spin`] from 50 000 packets a second on if two processors are idle, [`PaceMode::Sleep`]
     /// otherwise: the receiver and the kernel need one, too.
-    pub mode: Option<Mode>,
+    pub mode: Option<PaceMode>,
     /// Run the sending thread under `SCHED_FIFO` at this priority (1…99); `None`: normal scheduling. Needs
     /// `CAP_SYS_NICE`.
     pub realtime: Option<u8>,
@@ -52,6 +52,18 @@ pub struct Pacing {
     pub cpu: Option<usize>,
 }
 
+/// How a host sends the packets of a test: from the caller through the driver to the threads that send.
+#[derive(Clone, Debug, Default)]
+pub struct SendSettings {
+    /// How the packet threads are scheduled and wait.
+    pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
+    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
+    /// (`UDP_SEGMENT`): for load, of whose packets no stamps are kept, never for what is to be measured.
+    pub segmented: bool,
+}
+
 /// Gives the calling thread, which shows something to people, the least share of the processors: threads that handle
 /// packets come first. A system that refuses treats it like any other thread.
 pub fn yield_to_others() {
@@ -59,30 +71,34 @@ pub fn yield_to_others() {
 }
 
 /// From this rate on, waking up takes as much of a processor as waiting awake: 50 000 packets a second.
-const SPIN_FROM: Span = Span::micros(20);
+const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
 impl Pacing {
     /// How a sender without launch times waits in a stream of one packet a `period`, and a note where that is not what was asked
     /// for, or was chosen and is not sleeping.
-    pub fn mode_at(&self, period: Span) -> (Mode, Option<String>) {
+    pub fn mode_at(&self, period: Span) -> (PaceMode, Option<String>) {
         self.mode_on(period, is_processor_to_spare)
     }
 
-    fn mode_on(&self, period: Span, is_processor_to_spare: impl FnOnce() -> bool) -> (Mode, Option<String>) {
+    fn mode_on(
+        &self,
+        period: Span,
+        is_processor_to_spare: impl FnOnce() -> bool,
+    ) -> (PaceMode, Option<String>) {
         match self.mode {
-            Some(Mode::Etf) => {
+            Some(PaceMode::Etf) => {
                 let note = "launch times (etf) are for UDP streams of jitlat's own protocol: this sender sleeps instead";
-                (Mode::Sleep, Some(note.to_owned()))
+                (PaceMode::Sleep, Some(note.to_owned()))
             }
             Some(mode) => (mode, None),
-            None if period <= SPIN_FROM && is_processor_to_spare() => {
+            None if period <= MAX_SPIN_PERIOD && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
                 let note = format!(
                     "the sender spins instead of sleeping: {rate} packets a second, and processors were idle"
                 );
-                (Mode::Spin, Some(note))
+                (PaceMode::Spin, Some(note))
             }
-            None => (Mode::Sleep, None),
+            None => (PaceMode::Sleep, None),
         }
     }
 
@@ -141,21 +157,21 @@ fn pin(cpu: usize) -> nix::Result<()> {
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
-/// How long before the deadline [`Mode::Hybrid`] begins to spin: longer than almost every wake-up latency of an idle
+/// How long before the deadline [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up latency of an idle
 /// machine, short enough to cost 6 % of a processor at 1000 packets a second.
-const SPIN: Span = Span::micros(60);
+const SPIN_TIME: Span = Span::micros(60);
 /// The longest uninterrupted sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
 /// Waits for deadlines in one mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
-    mode: Mode,
+    mode: PaceMode,
 }
 
 impl Pacer {
     /// A pacer that waits in this mode.
-    pub fn new(mode: Mode) -> Pacer {
+    pub fn new(mode: PaceMode) -> Pacer {
         Pacer { mode }
     }
 
@@ -164,9 +180,9 @@ impl Pacer {
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
-            Mode::Sleep | Mode::Etf => due,
-            Mode::Hybrid => due - SPIN,
-            Mode::Spin => SteadyTime(i64::MIN),
+            PaceMode::Sleep | PaceMode::Etf => due,
+            PaceMode::Hybrid => due - SPIN_TIME,
+            PaceMode::Spin => SteadyTime(i64::MIN),
         };
         let mut now = steady();
         while now < due {
@@ -197,7 +213,7 @@ mod tests {
 
     #[test]
     fn never_early_in_any_mode() {
-        for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
+        for mode in [PaceMode::Sleep, PaceMode::Hybrid, PaceMode::Spin] {
             let pacer = Pacer::new(mode);
             let due = steady() + Span::micros(300);
             assert!(pacer.wait_until(due, || false).unwrap() >= due);
@@ -207,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_wait() {
-        for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
+        for mode in [PaceMode::Sleep, PaceMode::Hybrid, PaceMode::Spin] {
             assert_eq!(Pacer::new(mode).wait_until(steady() + Span::seconds(1000), || true), None);
         }
     }
@@ -216,20 +232,21 @@ mod tests {
     fn fast_streams_spin_where_a_processor_is_to_spare() {
         let by_rate = |period, idle| Pacing::default().mode_on(period, || idle);
         let (mode, note) = by_rate(Span::micros(20), true);
-        assert_eq!(mode, Mode::Spin);
+        assert_eq!(mode, PaceMode::Spin);
         assert!(note.unwrap().contains("50000 packets a second"));
-        assert_eq!(by_rate(Span::micros(20), false), (Mode::Sleep, None));
-        assert_eq!(by_rate(Span::micros(21), true), (Mode::Sleep, None));
-        let asked = Pacing { mode: Some(Mode::Hybrid), ..Pacing::default() };
-        assert_eq!(asked.mode_on(Span::micros(1), || true), (Mode::Hybrid, None));
+        assert_eq!(by_rate(Span::micros(20), false), (PaceMode::Sleep, None));
+        assert_eq!(by_rate(Span::micros(21), true), (PaceMode::Sleep, None));
+        let asked = Pacing { mode: Some(PaceMode::Hybrid), ..Pacing::default() };
+        assert_eq!(asked.mode_on(Span::micros(1), || true), (PaceMode::Hybrid, None));
         assert_eq!(running("0.57 1.20 1.53 3/412 7\n"), Some(3));
         assert_eq!(running("unknown"), None);
     }
 
     #[test]
     fn launch_times_are_not_for_every_sender() {
-        let (mode, note) = Pacing { mode: Some(Mode::Etf), ..Pacing::default() }.mode_at(Span::millis(20));
-        assert_eq!((mode, note.is_some_and(|note| note.contains("etf"))), (Mode::Sleep, true));
+        let (mode, note) =
+            Pacing { mode: Some(PaceMode::Etf), ..Pacing::default() }.mode_at(Span::millis(20));
+        assert_eq!((mode, note.is_some_and(|note| note.contains("etf"))), (PaceMode::Sleep, true));
     }
 
     #[test]

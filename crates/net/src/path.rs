@@ -7,12 +7,12 @@ use crate::clock;
 use crate::cmsg::ReceivedInfo;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
-use crate::stamp::Stamps;
-use crate::sys::{BATCH, Inbox};
+use crate::stamp::StampMode;
+use crate::sys::{Inbox, MAX_BATCH};
 use crate::twoway::socket;
-use jitlat_core::path::{End, Path};
+use jitlat_core::path::{Path, PathEnd};
 use jitlat_core::{Span, SteadyTime, Transport, WallTime};
-use jitlat_proto::path::{Answer, Due, Family, Plan, Quotation, Tracer};
+use jitlat_proto::path::{DueProbe, IcmpFamily, ProbeAnswer, Quotation, TracePlan, Tracer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of an ICMP error that are read; no router quotes more.
-const LARGEST: usize = 2048;
+const MAX_ERROR_BYTES: usize = 2048;
 /// Longest wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);
 /// Errors read before deadlines are checked: a flood cannot stop probes from being sent.
@@ -60,13 +60,14 @@ pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, Pa
 ///
 /// # Errors
 /// [`PathError`], most often because raw sockets are not permitted.
-pub fn trace(plan: Plan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
+pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
     let to = plan.destination;
     let failed = |doing| move |source| PathError { to, doing, source };
     let mut notes = Vec::new();
-    let errors = Errors::open(&plan, &mut notes).map_err(failed("opening a raw socket for ICMP errors"))?;
+    let errors =
+        IcmpErrors::open(&plan, &mut notes).map_err(failed("opening a raw socket for ICMP errors"))?;
     let probes = Probes::open(&plan, &mut notes).map_err(failed("opening a socket for probes"))?;
-    let mut run = Run { tracer: Tracer::new(plan, clock::steady()), errors, probes };
+    let mut run = TraceRun { tracer: Tracer::new(plan, clock::steady()), errors, probes };
     let mut round = 0;
     while !run.tracer.is_over(clock::steady()) && !stop.load(Ordering::Relaxed) {
         while let Some(due) = run.tracer.poll_probe(clock::steady()) {
@@ -89,14 +90,14 @@ pub fn trace(plan: Plan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Re
     Ok(path)
 }
 
-struct Run {
+struct TraceRun {
     tracer: Tracer,
-    errors: Errors,
+    errors: IcmpErrors,
     probes: Probes,
 }
 
-impl Run {
-    fn send(&mut self, due: Due) -> io::Result<()> {
+impl TraceRun {
+    fn send(&mut self, due: DueProbe) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
         // A probe that this host cannot send is not the path's fault, and is not counted as sent.
@@ -120,7 +121,7 @@ impl Run {
     }
 
     fn read_errors(&mut self) -> io::Result<()> {
-        let Run { tracer, errors, probes } = self;
+        let TraceRun { tracer, errors, probes } = self;
         for _ in 0..MAX_ROUNDS {
             match errors.inbox.receive(errors.socket.as_fd(), libc::MSG_DONTWAIT) {
                 Ok(0) => break,
@@ -133,13 +134,13 @@ impl Run {
                 let Some(from) = datagram.sender() else { continue };
                 let at = ReceivedInfo::parse(datagram.control).stamp.map_or_else(clock::wall, |s| s.at);
                 let message = match errors.family {
-                    Family::V4 => without_ip_header(datagram.data),
-                    Family::V6 => datagram.data,
+                    IcmpFamily::V4 => without_ip_header(datagram.data),
+                    IcmpFamily::V6 => datagram.data,
                 };
                 let Ok(quotation) = Quotation::parse(errors.family, message) else { continue };
                 let slot = tracer.slot(&quotation, probes.port, |port| probes.slot_of_port(port));
                 let Some(slot) = slot else { continue };
-                tracer.answer(slot, Answer::of_quotation(quotation, from.ip().to_canonical(), at), now);
+                tracer.answer(slot, ProbeAnswer::of_quotation(quotation, from.ip().to_canonical(), at), now);
                 probes.done(slot);
             }
         }
@@ -150,8 +151,8 @@ impl Run {
     fn connections(&mut self) {
         let (destination, now) = (self.tracer.plan().destination, clock::steady());
         for (slot, at) in self.probes.answered(now) {
-            let end = Some(End::Destination);
-            let answer = Answer { from: destination, at, traffic_class: None, labels: Vec::new(), end };
+            let end = Some(PathEnd::Destination);
+            let answer = ProbeAnswer { from: destination, at, traffic_class: None, labels: Vec::new(), end };
             self.tracer.answer(slot, answer, now);
         }
     }
@@ -169,31 +170,31 @@ fn without_ip_header(packet: &[u8]) -> &[u8] {
 }
 
 /// The socket that receives ICMP errors.
-struct Errors {
-    family: Family,
+struct IcmpErrors {
+    family: IcmpFamily,
     socket: Socket,
     inbox: Inbox,
 }
 
-impl Errors {
-    fn open(plan: &Plan, notes: &mut Vec<String>) -> io::Result<Errors> {
+impl IcmpErrors {
+    fn open(plan: &TracePlan, notes: &mut Vec<String>) -> io::Result<IcmpErrors> {
         let (family, domain, protocol) = match plan.destination {
-            IpAddr::V4(_) => (Family::V4, Domain::IPV4, Protocol::ICMPV4),
-            IpAddr::V6(_) => (Family::V6, Domain::IPV6, Protocol::ICMPV6),
+            IpAddr::V4(_) => (IcmpFamily::V4, Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (IcmpFamily::V6, Domain::IPV6, Protocol::ICMPV6),
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol)).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => io::Error::new(e.kind(), needs(Capability::NetRaw)),
             _ => e,
         })?;
         sockets::enlarge(&socket);
-        socket::stamp(&socket, plan.source, Stamps::Kernel, notes)?;
+        socket::stamp(&socket, plan.source, StampMode::Kernel, notes)?;
         socket.set_nonblocking(true)?;
-        Ok(Errors { family, socket, inbox: Inbox::new(BATCH, LARGEST) })
+        Ok(IcmpErrors { family, socket, inbox: Inbox::new(MAX_BATCH, MAX_ERROR_BYTES) })
     }
 }
 
 /// The sockets that send probes.
-enum Sockets {
+enum ProbeSockets {
     /// One socket for all probes.
     Udp(Socket),
     /// A connection attempt for each probe, until it is answered or given up.
@@ -209,7 +210,7 @@ struct Attempt {
 }
 
 struct Probes {
-    sockets: Sockets,
+    sockets: ProbeSockets,
     /// Source port of UDP probes.
     port: u16,
     /// Payload of the longest probe.
@@ -217,28 +218,28 @@ struct Probes {
 }
 
 impl Probes {
-    fn open(plan: &Plan, notes: &mut Vec<String>) -> io::Result<Probes> {
+    fn open(plan: &TracePlan, notes: &mut Vec<String>) -> io::Result<Probes> {
         let mut port = 0;
         let sockets = match plan.transport {
             Transport::Udp => {
                 let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
                 notes.extend(sockets::mark(&socket, plan.dscp).err().map(|e| e.to_string()));
                 port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
-                Sockets::Udp(socket)
+                ProbeSockets::Udp(socket)
             }
-            Transport::Tcp => Sockets::Tcp((0..jitlat_proto::path::SLOTS).map(|_| None).collect()),
+            Transport::Tcp => ProbeSockets::Tcp((0..jitlat_proto::path::MAX_PROBES).map(|_| None).collect()),
         };
         Ok(Probes { sockets, port, padding: vec![0; 1024] })
     }
 
-    fn send(&mut self, plan: &Plan, due: Due) -> io::Result<()> {
+    fn send(&mut self, plan: &TracePlan, due: DueProbe) -> io::Result<()> {
         let to = SocketAddr::new(plan.destination, plan.port);
         match &mut self.sockets {
-            Sockets::Udp(socket) => {
+            ProbeSockets::Udp(socket) => {
                 set_ttl(socket, plan, due.ttl)?;
                 socket.send_to(&self.padding[..due.payload().into()], &to.into()).map(drop)
             }
-            Sockets::Tcp(attempts) => {
+            ProbeSockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
                 // What could not be marked is already reported for the first probe.
                 let _ = sockets::mark(&socket, plan.dscp);
@@ -249,7 +250,7 @@ impl Probes {
                     Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
                     _ => {}
                 }
-                let until = clock::steady() + plan.patience;
+                let until = clock::steady() + plan.timeout;
                 if let Some(place) = attempts.get_mut(usize::from(due.slot)) {
                     *place = Some(Attempt { socket, port, until, over: false });
                 }
@@ -260,8 +261,8 @@ impl Probes {
 
     fn attempts(&self) -> &[Option<Attempt>] {
         match &self.sockets {
-            Sockets::Udp(_) => &[],
-            Sockets::Tcp(attempts) => attempts,
+            ProbeSockets::Udp(_) => &[],
+            ProbeSockets::Tcp(attempts) => attempts,
         }
     }
 
@@ -278,7 +279,7 @@ impl Probes {
 
     /// Marks the probe of `slot` as answered.
     fn done(&mut self, slot: u16) {
-        if let Sockets::Tcp(attempts) = &mut self.sockets
+        if let ProbeSockets::Tcp(attempts) = &mut self.sockets
             && let Some(place) = attempts.get_mut(usize::from(slot))
         {
             *place = None;
@@ -287,7 +288,7 @@ impl Probes {
 
     /// Connection attempts that the destination has accepted or refused by now. Expired ones are closed.
     fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
-        let Sockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
+        let ProbeSockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
         let mut answered = Vec::new();
         for (slot, place) in (0..).zip(attempts) {
             let Some(attempt) = place else { continue };
@@ -306,14 +307,14 @@ impl Probes {
     }
 }
 
-fn bound(plan: &Plan, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+fn bound(plan: &TracePlan, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let local = SocketAddr::new(plan.source, 0);
     let socket = Socket::new(Domain::for_address(local), kind, Some(protocol))?;
     socket.bind(&local.into())?;
     Ok(socket)
 }
 
-fn set_ttl(socket: &Socket, plan: &Plan, ttl: u8) -> io::Result<()> {
+fn set_ttl(socket: &Socket, plan: &TracePlan, ttl: u8) -> io::Result<()> {
     match plan.destination {
         IpAddr::V4(_) => socket.set_ttl_v4(ttl.into()),
         IpAddr::V6(_) => socket.set_unicast_hops_v6(ttl.into()),

@@ -20,24 +20,24 @@ fn slots(spec: &TestSpec) -> usize {
 }
 
 /// A ring for one stream of `spec`: the packet thread's end and the reader's.
-pub fn ring<T>(spec: &TestSpec) -> (Intake<T>, Outlet<T>) {
+pub fn ring<T>(spec: &TestSpec) -> (RingIntake<T>, Outlet<T>) {
     of_slots(slots(spec))
 }
 
 /// A ring of so many slots.
-pub(crate) fn of_slots<T>(slots: usize) -> (Intake<T>, Outlet<T>) {
+pub(crate) fn of_slots<T>(slots: usize) -> (RingIntake<T>, Outlet<T>) {
     let (producer, consumer) = rtrb::RingBuffer::new(slots);
     let overflow = Arc::new(AtomicU64::new(0));
-    (Intake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
+    (RingIntake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
 }
 
 /// The packet thread's end of a ring.
-pub(crate) struct Intake<T> {
+pub(crate) struct RingIntake<T> {
     ring: rtrb::Producer<T>,
     overflow: Arc<AtomicU64>,
 }
 
-impl<T> Intake<T> {
+impl<T> RingIntake<T> {
     /// Adds an item. If the ring is full it is lost, and counted.
     #[inline]
     pub fn push(&mut self, item: T) {

@@ -8,7 +8,7 @@ use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::launch::ThisHost;
-use crate::pace::Pacing;
+use crate::pace::{Pacing, SendSettings};
 use crate::privilege::{Capability, needs};
 use crate::wake::{StopSignal, Waker};
 use crate::{random, sockets};
@@ -16,12 +16,13 @@ use jitlat_core::observer::StreamProgress;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
-use jitlat_proto::jitlat::auth::Side;
+use jitlat_proto::jitlat::auth::ConnectionSide;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    Dialect, FlowReport, Keys, Limits, ServerConfig, ServerEvent, ServerInput, ServerMachine, SessionTable,
+    Dialect, FlowReport, PresharedKeys, ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine,
+    SessionTable,
 };
 use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
@@ -37,9 +38,9 @@ pub struct ServerSettings {
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
     /// The limits of each client.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The keys that clients may have; none: no key needed.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
     /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
@@ -74,13 +75,13 @@ fn advice(error: &io::Error) -> String {
 }
 
 /// A server that listens.
-pub struct Server {
+pub struct JitlatServer {
     acceptor: Acceptor,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// State shared by all connections.
-struct Shared {
+struct ServerState {
     service: ServerSettings,
     gate: Gate,
     sessions: Mutex<SessionTable>,
@@ -90,20 +91,20 @@ struct Shared {
     waker: Waker,
 }
 
-impl Shared {
+impl ServerState {
     fn sessions(&self) -> MutexGuard<'_, SessionTable> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Server {
+impl JitlatServer {
     /// Listens on every address of `service`.
     ///
     /// # Errors
     /// [`ServerError`] if any address is not available.
-    pub fn bind(service: ServerSettings) -> Result<Server, ServerError> {
+    pub fn bind(service: ServerSettings) -> Result<JitlatServer, ServerError> {
         let gate = service.limits.gate();
-        Server::sharing(service, gate)
+        JitlatServer::sharing(service, gate)
     }
 
     /// The same, beside other services whose clients `gate` admits, too. Its policy replaces the limits
@@ -111,12 +112,12 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`] if any address is not available.
-    pub fn sharing(mut service: ServerSettings, gate: Gate) -> Result<Server, ServerError> {
+    pub fn sharing(mut service: ServerSettings, gate: Gate) -> Result<JitlatServer, ServerError> {
         service.limits.follow(gate.policy());
         let stop = StopSignal::new()?;
         let acceptor = Acceptor::bind(&service.bind, gate.clone(), stop.clone())
             .map_err(|(address, source)| ServerError::Listen { address, source })?;
-        let shared = Shared {
+        let shared = ServerState {
             sessions: Mutex::new(SessionTable::sharing(service.limits.clone(), gate.clone())),
             rendezvous: Rendezvous::new(gate.clone())?,
             gate,
@@ -124,7 +125,7 @@ impl Server {
             waker: acceptor.waker(),
             service,
         };
-        Ok(Server { acceptor, shared: Arc::new(shared) })
+        Ok(JitlatServer { acceptor, shared: Arc::new(shared) })
     }
 
     /// The addresses it listens on.
@@ -141,7 +142,7 @@ impl Server {
     }
 }
 
-impl ConnectionService for Shared {
+impl ConnectionService for ServerState {
     fn name(&self) -> &'static str {
         "jitlat"
     }
@@ -151,7 +152,7 @@ impl ConnectionService for Shared {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        match Conversation::new(self, stream, peer, grant).and_then(Conversation::run) {
+        match ServerConversation::new(self, stream, peer, grant).and_then(ServerConversation::run) {
             Ok(None) => info!(service = ONE_WAY, %peer, "done"),
             Ok(Some(why)) => info!(service = ONE_WAY, %peer, "{why}"),
             Err(e) => warn!(service = ONE_WAY, %peer, "could not be served: {e}"),
@@ -159,11 +160,11 @@ impl ConnectionService for Shared {
     }
 
     /// In version 3, the only dialect with a message for it.
-    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::Refusal) {
+    fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
         let nak = Nak::new(NakCode::Busy, why.to_string());
-        Codec::new(Dialect::V3, Side::Server, local, peer).encode(&Message::Nak(nak), &mut message);
+        Codec::new(Dialect::V3, ConnectionSide::Server, local, peer).encode(&Message::Nak(nak), &mut message);
         // A client that does not read it does not get the reason.
         let _ = stream.write(&message);
     }
@@ -176,8 +177,8 @@ impl ConnectionService for Shared {
 /// How long the last messages of a conversation may take to be written.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(5);
 
-struct Conversation<'a> {
-    shared: &'a Shared,
+struct ServerConversation<'a> {
+    shared: &'a ServerState,
     peer: SocketAddr,
     grant: &'a Grant,
     driver: Driver<ServerMachine>,
@@ -190,13 +191,13 @@ struct Conversation<'a> {
     heard: u64,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> ServerConversation<'a> {
     fn new(
-        shared: &'a Shared,
+        shared: &'a ServerState,
         stream: TcpStream,
         peer: SocketAddr,
         grant: &'a Grant,
-    ) -> io::Result<Conversation<'a>> {
+    ) -> io::Result<ServerConversation<'a>> {
         let local = stream.local_addr()?;
         sockets::notice_absence(&stream);
         let facts = host_facts();
@@ -214,14 +215,16 @@ impl<'a> Conversation<'a> {
         };
         let settings = EngineSettings {
             local,
-            pacing: shared.service.pacing.clone(),
-            priority: shared.service.priority,
+            sending: SendSettings {
+                pacing: shared.service.pacing.clone(),
+                priority: shared.service.priority,
+                segmented: false,
+            },
             rendezvous: Arc::clone(&shared.rendezvous),
             launch_host: &ThisHost,
-            segmented: false,
             live: false,
         };
-        Ok(Conversation {
+        Ok(ServerConversation {
             shared,
             peer,
             grant,

@@ -53,14 +53,14 @@ pub(crate) fn notice_absence(connection: &TcpStream) {
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
-/// Connects to `host`, whose addresses are tried one after another, each for `patience`.
+/// Connects to `host`, whose addresses are tried one after another, each for `timeout`.
 ///
 /// # Errors
 /// That of the last address.
-pub(crate) fn connect_host(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
+        match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return Ok(stream),
             Err(e) => last = e,
         }
@@ -68,45 +68,45 @@ pub(crate) fn connect_host(host: &str, port: u16, patience: Duration) -> io::Res
     Err(last)
 }
 
-/// Connects to `peer`, from `local` if given, within `patience`.
+/// Connects to `peer`, from `local` if given, within `timeout`.
 ///
 /// # Errors
 /// As [`connect`].
 pub(crate) fn connect_tcp(
     local: Option<IpAddr>,
     peer: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     stopped: impl FnMut() -> bool,
 ) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(ip) = local {
         socket.bind(&SocketAddr::new(ip, 0).into())?;
     }
-    connect(socket, peer, patience, stopped)
+    connect(socket, peer, timeout, stopped)
 }
 
-/// Connects `socket` to `peer` within `patience`; gives up soon after `stopped` returns true.
+/// Connects `socket` to `peer` within `timeout`; gives up soon after `stopped` returns true.
 ///
 /// # Errors
-/// Those of the system; `TimedOut` after `patience`, `Interrupted` if stopped.
+/// Those of the system; `TimedOut` after `timeout`, `Interrupted` if stopped.
 pub(crate) fn connect(
     socket: Socket,
     peer: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     stopped: impl FnMut() -> bool,
 ) -> io::Result<TcpStream> {
     socket.set_nonblocking(true)?;
     match socket.connect(&peer.into()) {
         Ok(()) => {}
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => wait_connected(&socket, patience, stopped)?,
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => wait_connected(&socket, timeout, stopped)?,
         Err(e) => return Err(e),
     }
     socket.set_nonblocking(false)?;
     Ok(socket.into())
 }
 
-fn wait_connected(socket: &Socket, patience: Duration, mut stopped: impl FnMut() -> bool) -> io::Result<()> {
-    let until = Instant::now() + patience;
+fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() -> bool) -> io::Result<()> {
+    let until = Instant::now() + timeout;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let slice = left.min(MAX_WAIT).as_millis() as u16;
@@ -126,46 +126,46 @@ fn wait_connected(socket: &Socket, patience: Duration, mut stopped: impl FnMut()
 }
 
 /// A stream whose reads and writes have a time limit, and are given up soon after `stopped` returns true.
-pub(crate) struct PatientStream<'a, F> {
+pub(crate) struct TimeoutStream<'a, F> {
     stream: &'a TcpStream,
     stopped: F,
 }
 
-impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
+impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     /// Sets short timeouts of single reads and writes on `stream`, and leaves them.
-    pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<PatientStream<'a, F>> {
+    pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<TimeoutStream<'a, F>> {
         stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_write_timeout(Some(MAX_WAIT))?;
-        Ok(PatientStream { stream, stopped })
+        Ok(TimeoutStream { stream, stopped })
     }
 
-    /// Reads until `buffer` is full, for at most `patience`.
+    /// Reads until `buffer` is full, for at most `timeout`.
     ///
     /// # Errors
-    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `patience`, `Interrupted` if
+    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `timeout`, `Interrupted` if
     /// stopped.
-    pub fn read_exact(&self, buffer: &mut [u8], patience: Duration) -> io::Result<()> {
+    pub fn read_exact(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
-        self.all(buffer.len(), patience, |done| stream.read(&mut buffer[done..]), ErrorKind::UnexpectedEof)
+        self.all(buffer.len(), timeout, |done| stream.read(&mut buffer[done..]), ErrorKind::UnexpectedEof)
     }
 
-    /// Writes all of `bytes`, for at most `patience`.
+    /// Writes all of `bytes`, for at most `timeout`.
     ///
     /// # Errors
-    /// Those of the system; `TimedOut` after `patience`, `Interrupted` if stopped.
-    pub fn write_all(&self, bytes: &[u8], patience: Duration) -> io::Result<()> {
+    /// Those of the system; `TimedOut` after `timeout`, `Interrupted` if stopped.
+    pub fn write_all(&self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
-        self.all(bytes.len(), patience, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
+        self.all(bytes.len(), timeout, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
     }
 
     fn all(
         &self,
         length: usize,
-        patience: Duration,
+        timeout: Duration,
         mut some: impl FnMut(usize) -> io::Result<usize>,
         none: ErrorKind,
     ) -> io::Result<()> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut done = 0;
         while done < length {
             match some(done) {
@@ -319,8 +319,8 @@ mod tests {
     fn a_connection_that_is_not_answered_is_given_up() {
         let (_listener, _filling, address) = unresponsive();
         let began = Instant::now();
-        let connect = |patience, stopped| {
-            connect_tcp(None, address, Duration::from_secs(patience), || stopped).unwrap_err().kind()
+        let connect = |timeout, stopped| {
+            connect_tcp(None, address, Duration::from_secs(timeout), || stopped).unwrap_err().kind()
         };
         assert_eq!(connect(0, false), ErrorKind::TimedOut);
         assert_eq!(connect(60, true), ErrorKind::Interrupted);
@@ -349,9 +349,9 @@ mod tests {
                 // Ends when the server is gone.
                 jitlat_waiting::at_pace(Duration::from_millis(20), || (&client).write_all(b"x").is_ok());
             });
-            let read = |patience, stopped| {
-                let stream = PatientStream::new(&server, || stopped).unwrap();
-                stream.read_exact(&mut [0; 10_000], patience).unwrap_err().kind()
+            let read = |timeout, stopped| {
+                let stream = TimeoutStream::new(&server, || stopped).unwrap();
+                stream.read_exact(&mut [0; 10_000], timeout).unwrap_err().kind()
             };
             assert_eq!(read(Duration::from_millis(200), false), ErrorKind::TimedOut);
             assert_eq!(read(Duration::from_secs(60), true), ErrorKind::Interrupted);

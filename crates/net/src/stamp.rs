@@ -6,7 +6,7 @@
 
 use crate::privilege::{Capability, needs};
 use crate::sys;
-use jitlat_core::Source;
+use jitlat_core::StampSource;
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 
 /// The best kind of stamps to use. What a path cannot provide is replaced by the kind before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stamps {
+pub enum StampMode {
     /// The program's own readings only.
     User,
     /// The program's for sent packets, the kernel's for received ones: LaMP's KRT.
@@ -26,25 +26,25 @@ pub enum Stamps {
     Hardware,
 }
 
-impl From<Source> for Stamps {
-    fn from(best: Source) -> Stamps {
+impl From<StampSource> for StampMode {
+    fn from(best: StampSource) -> StampMode {
         match best {
-            Source::User => Stamps::User,
-            Source::Kernel => Stamps::Kernel,
-            Source::Hardware | Source::Wire => Stamps::Hardware,
+            StampSource::User => StampMode::User,
+            StampSource::Kernel => StampMode::Kernel,
+            StampSource::Hardware | StampSource::Wire => StampMode::Hardware,
         }
     }
 }
 
-impl std::str::FromStr for Stamps {
+impl std::str::FromStr for StampMode {
     type Err = UnknownStamps;
 
-    fn from_str(s: &str) -> Result<Stamps, UnknownStamps> {
+    fn from_str(s: &str) -> Result<StampMode, UnknownStamps> {
         match s {
-            "user" => Ok(Stamps::User),
-            "krt" => Ok(Stamps::KernelReceive),
-            "kernel" => Ok(Stamps::Kernel),
-            "hardware" => Ok(Stamps::Hardware),
+            "user" => Ok(StampMode::User),
+            "krt" => Ok(StampMode::KernelReceive),
+            "kernel" => Ok(StampMode::Kernel),
+            "hardware" => Ok(StampMode::Hardware),
             _ => Err(UnknownStamps(s.to_owned())),
         }
     }
@@ -57,40 +57,40 @@ pub struct UnknownStamps(pub String);
 
 /// Which of a socket's packets to stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ways {
+pub(crate) struct StampedPackets {
     /// Those it sends, each with a number.
     pub sent: bool,
     /// Those it receives.
     pub received: bool,
 }
 
-impl Ways {
+impl StampedPackets {
     /// For a socket that sends a stream.
-    pub const SENT: Ways = Ways { sent: true, received: false };
+    pub const SENT: StampedPackets = StampedPackets { sent: true, received: false };
     /// For a socket that receives a stream.
-    pub(crate) const RECEIVED: Ways = Ways { sent: false, received: true };
+    pub(crate) const RECEIVED: StampedPackets = StampedPackets { sent: false, received: true };
     /// For a socket that sends requests and receives answers.
-    pub const BOTH: Ways = Ways { sent: true, received: true };
+    pub const BOTH: StampedPackets = StampedPackets { sent: true, received: true };
 }
 
 /// The option value that requests `want`.
-pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
+pub(crate) fn flags(want: StampMode, ways: StampedPackets) -> TimestampingFlag {
     use TimestampingFlag as F;
     let mut all = F::empty();
-    if want == Stamps::User {
+    if want == StampMode::User {
         return all;
     }
     all |= F::SOF_TIMESTAMPING_SOFTWARE;
     if ways.received {
         all |= F::SOF_TIMESTAMPING_RX_SOFTWARE;
     }
-    let sent = ways.sent && want > Stamps::KernelReceive;
+    let sent = ways.sent && want > StampMode::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
         // When it enters the interface's queue, too: what it waits there is this host's, not the path's.
         all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
     }
-    if want == Stamps::Hardware {
+    if want == StampMode::Hardware {
         all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;
         all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, ways.received);
         if sent {
@@ -107,25 +107,25 @@ pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
 pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
-    want: Stamps,
-    ways: Ways,
-) -> (Stamps, Vec<String>) {
+    want: StampMode,
+    ways: StampedPackets,
+) -> (StampMode, Vec<String>) {
     let mut notes = Vec::new();
     let mut want = want;
-    if want == Stamps::Hardware
+    if want == StampMode::Hardware
         && let Err(why) = enable_adapter(socket, local)
     {
         notes.push(format!("no hardware stamps ({why}): kernel stamps instead"));
-        want = Stamps::Kernel;
+        want = StampMode::Kernel;
     }
-    if want == Stamps::KernelReceive && !ways.received {
-        return (Stamps::User, notes);
+    if want == StampMode::KernelReceive && !ways.received {
+        return (StampMode::User, notes);
     }
-    if want != Stamps::User
+    if want != StampMode::User
         && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, ways))
     {
         notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
-        want = Stamps::User;
+        want = StampMode::User;
     }
     (want, notes)
 }

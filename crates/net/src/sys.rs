@@ -18,11 +18,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Most packets passed to or taken from the kernel in one call.
-pub const BATCH: usize = 32;
+pub const MAX_BATCH: usize = 32;
 
 /// Room for the control messages of one packet: stamps (64 bytes), extended error with its address
 /// (up to 64), TTL, traffic class and drop counter (24 each), with some to spare.
-const CONTROL: usize = 256;
+const CONTROL_BYTES: usize = 256;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -175,11 +175,11 @@ pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
 
-/// Sends each element of `packets` (at most [`BATCH`]) as one datagram on a connected socket and returns how many were
+/// Sends each element of `packets` (at most [`MAX_BATCH`]) as one datagram on a connected socket and returns how many were
 /// sent. An error is returned only if the first could not be sent.
 pub(crate) fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
-    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    let count = packets.len().min(BATCH);
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
+    let count = packets.len().min(MAX_BATCH);
     for (header, parts) in headers.iter_mut().zip(packets) {
         // SAFETY: mmsghdr is plain data for which all zeros is a value (no name, no control, no flags).
         let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -279,14 +279,14 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Room for [`BATCH`] answers, of together `bytes` bytes before memory grows.
+    /// Room for [`MAX_BATCH`] answers, of together `bytes` bytes before memory grows.
     pub fn new(bytes: usize) -> Outbox {
-        Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(BATCH), next: 0 }
+        Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(MAX_BATCH), next: 0 }
     }
 
     /// Whether it must be sent before the next answer is added.
     pub fn is_full(&self) -> bool {
-        self.envelopes.len() >= BATCH
+        self.envelopes.len() >= MAX_BATCH
     }
 
     /// Adds an answer to be sent to `to` from `from`.
@@ -352,8 +352,8 @@ impl Outbox {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
         let run = if summed { 1 } else { envelopes.iter().take_while(|e| !e.summed).count() };
-        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];
         let mut count = 0;
         for (envelope, (header, part)) in envelopes[..run].iter_mut().zip(headers.iter_mut().zip(&mut parts))
         {
@@ -446,7 +446,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
 
 /// The contents of one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
-struct Arrival {
+struct InboxSlot {
     /// Length of the whole datagram, even if the slot kept only its beginning.
     length: usize,
     named: bool,
@@ -456,11 +456,11 @@ struct Arrival {
 pub(crate) struct Inbox {
     slot: usize,
     data: Box<[u8]>,
-    control: Box<[ControlBuffer<CONTROL>]>,
+    control: Box<[ControlBuffer<CONTROL_BYTES>]>,
     names: Box<[libc::sockaddr_storage]>,
     /// Whether senders are asked for.
     named: bool,
-    arrivals: [Arrival; BATCH],
+    arrivals: [InboxSlot; MAX_BATCH],
     received: usize,
 }
 
@@ -477,9 +477,9 @@ pub struct Datagram<'a> {
 }
 
 impl Inbox {
-    /// `slots` slots (at most [`BATCH`]), each for the first `slot` bytes of a datagram.
+    /// `slots` slots (at most [`MAX_BATCH`]), each for the first `slot` bytes of a datagram.
     pub fn new(slots: usize, slot: usize) -> Inbox {
-        let slots = slots.clamp(1, BATCH);
+        let slots = slots.clamp(1, MAX_BATCH);
         // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
         let name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         Inbox {
@@ -488,7 +488,7 @@ impl Inbox {
             control: vec![ControlBuffer::EMPTY; slots].into(),
             names: vec![name; slots].into(),
             named: true,
-            arrivals: [Arrival::default(); BATCH],
+            arrivals: [InboxSlot::default(); MAX_BATCH],
             received: 0,
         }
     }
@@ -501,8 +501,8 @@ impl Inbox {
     /// Receives what has arrived, up to the number of slots, and returns how many. `flags` are those of `recvmmsg`;
     /// `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
-        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];
         let count = self.control.len();
         self.received = 0;
         let slots = self.data.chunks_exact_mut(self.slot).zip(&mut self.control).zip(&mut self.names);
@@ -517,7 +517,7 @@ impl Inbox {
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.room().as_mut_ptr().cast();
-            message.msg_hdr.msg_controllen = CONTROL as _;
+            message.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             header.write(message);
         }
         // SAFETY: the first `count` headers are initialised; each points to its own iovec, data, control
@@ -535,7 +535,8 @@ impl Inbox {
         for ((arrival, control), header) in arrivals.take(got) {
             // SAFETY: `got` ≤ `count`, and those headers were initialised above.
             let message = unsafe { header.assume_init_ref() };
-            *arrival = Arrival { length: message.msg_len as usize, named: message.msg_hdr.msg_namelen != 0 };
+            *arrival =
+                InboxSlot { length: message.msg_len as usize, named: message.msg_hdr.msg_namelen != 0 };
             control.set_length(message.msg_hdr.msg_controllen as _);
         }
         self.received = got;

@@ -2,10 +2,10 @@
 
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::jitlat::Limits;
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_proto::jitlat::ServerLimits;
 use jitlat_proto::policy::{self, Policy};
-use jitlat_proto::reqresp::Sizes;
+use jitlat_proto::reqresp::ExchangeSizes;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
 use socket2::{Domain, Socket, Type};
@@ -33,12 +33,12 @@ fn without_descriptors_servers_wait_and_serve_again() {
     let service = ServerSettings {
         bind: vec![SocketAddr::new(ip, 0)],
         test_port: 0,
-        limits: Limits::default(),
+        limits: ServerLimits::default(),
         keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service).unwrap().start().unwrap();
+    let server = JitlatServer::bind(service).unwrap().start().unwrap();
     let mut addresses = server.addresses().to_vec();
     addresses.extend(reflectors.listening().iter().map(|(_, at)| *at));
 
@@ -60,7 +60,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     let (client, _) = clients.into_iter().last().unwrap();
     let mut client: TcpStream = client.into();
     client.set_read_timeout(Some(LIMIT)).unwrap();
-    let greeting = Sizes::new(100, 100).unwrap().greeting();
+    let greeting = ExchangeSizes::new(100, 100).unwrap().greeting();
     client.write_all(&greeting).unwrap();
     let mut echo = [0; 16];
     client.read_exact(&mut echo).unwrap();

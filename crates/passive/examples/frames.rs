@@ -1,11 +1,11 @@
 //! What TCP connections show, from the bytes of captured frames: `cargo run -p jitlat-passive --example frames`.
 
 use jitlat_core::WallTime;
-use jitlat_passive::tcp::{Connection, TcpAnalyzer};
+use jitlat_passive::tcp::{ObservedConnection, TcpAnalyzer};
 use jitlat_passive::{Frame, LinkType};
 
 /// The connections in captured IP packets, each with the time of its capture in ns.
-pub fn connections(packets: &[(i64, Vec<u8>)]) -> Vec<Connection> {
+pub fn connections(packets: &[(i64, Vec<u8>)]) -> Vec<ObservedConnection> {
     let mut analyzer = TcpAnalyzer::default();
     for (at, bytes) in packets {
         let (at, link) = (WallTime(*at), LinkType::RAW);

@@ -4,9 +4,10 @@
 //! over time therefore follows that difference; the edge over the middle of the capture gives the skew, and the edges
 //! of both ways the offset, with an error of at most half the smallest round trip.
 
-use super::{Record, Way};
+use super::Record;
 use core::cmp::Ordering;
 use jitlat_core::clock::ClockProbe;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
@@ -15,11 +16,11 @@ const MAX_POINTS: usize = 1 << 16;
 
 /// The lower convex hull of one way's raw delays, updated as they come; O(1) amortised.
 #[derive(Clone, Debug, Default)]
-struct Hull {
+struct DelayHull {
     points: Vec<(i64, i64)>,
 }
 
-impl Hull {
+impl DelayHull {
     fn push(&mut self, t: i64, y: i64) {
         match self.points.last().map(|p| (t.cmp(&p.0), y.cmp(&p.1))) {
             // Reordered at the source: the hull needs ascending times.
@@ -77,8 +78,8 @@ fn middle(from: i64, to: i64) -> i64 {
 
 /// Compares the clocks by both ways' delays.
 #[derive(Clone, Debug, Default)]
-pub struct Clocks {
-    hulls: [Hull; 2],
+pub struct ClockComparison {
+    hulls: [DelayHull; 2],
     /// First record's times: everything else is relative to it, so that no digit is lost.
     origin: Option<(i64, i64)>,
 }
@@ -111,22 +112,22 @@ impl ClockDifference {
     }
 }
 
-impl Clocks {
+impl ClockComparison {
     /// Adds one matched packet.
     pub fn push(&mut self, r: &Record) {
         let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
         let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
-        match r.way {
-            Way::Out => self.hulls[0].push(tr, tm.saturating_sub(tr)),
+        match r.direction {
+            Direction::Up => self.hulls[0].push(tr, tm.saturating_sub(tr)),
             // On the reference clock as well, so that both edges are evaluated at one time.
-            Way::In => self.hulls[1].push(tr, tr.saturating_sub(tm)),
+            Direction::Down => self.hulls[1].push(tr, tr.saturating_sub(tm)),
         }
     }
 
     /// What is known so far.
     pub fn difference(&self) -> ClockDifference {
         let Some((r0, m0)) = self.origin else { return ClockDifference::default() };
-        let spans = self.hulls.each_ref().map(Hull::span);
+        let spans = self.hulls.each_ref().map(DelayHull::span);
         let overlap = match spans {
             [Some(a), Some(b)] => Some((a.0.max(b.0), a.1.min(b.1))).filter(|(x, y)| x < y),
             _ => None,
@@ -165,7 +166,7 @@ mod tests {
     use jitlat_core::time::SECOND;
 
     fn clocks(ppm: i64, offset: i64, queue: impl Fn(i64) -> i64) -> ClockDifference {
-        let mut c = Clocks::default();
+        let mut c = ClockComparison::default();
         let monitor = |t: i64| 1_700_000_000 * SECOND + t + offset + t / 1_000_000 * ppm;
         let reference = |t: i64| 1_700_000_000 * SECOND + t;
         for i in 0..3000i64 {
@@ -173,7 +174,7 @@ mod tests {
             let noise = (i * 7919 % 97) * 10_000;
             let out = t + 12_000_000 + noise + queue(i);
             c.push(&Record {
-                way: Way::Out,
+                direction: Direction::Up,
                 reference: WallTime(reference(t)),
                 monitor: WallTime(monitor(out)),
                 length: 1,
@@ -181,7 +182,7 @@ mod tests {
             });
             let back = t + 10_000_000 + 8_000_000 + noise;
             c.push(&Record {
-                way: Way::In,
+                direction: Direction::Down,
                 reference: WallTime(reference(back)),
                 monitor: WallTime(monitor(t + 10_000_000)),
                 length: 1,
@@ -209,19 +210,19 @@ mod tests {
 
     #[test]
     fn packets_that_become_larger_do_not_pass_for_skew() {
-        let mut c = Clocks::default();
+        let mut c = ClockComparison::default();
         for i in 0..3000i64 {
             // Both ways take 3 ms more for each thousand packets.
             let (t, longer) = (i * 20_000_000, i / 1000 * 3_000_000);
-            let record = |way, reference, monitor| Record {
-                way,
+            let record = |direction, reference, monitor| Record {
+                direction,
                 reference: WallTime(reference),
                 monitor: WallTime(monitor),
                 length: 1,
                 flow: 0,
             };
-            c.push(&record(Way::Out, t, t + 5_000_000 + longer));
-            c.push(&record(Way::In, t + 15_000_000 + longer, t + 10_000_000));
+            c.push(&record(Direction::Up, t, t + 5_000_000 + longer));
+            c.push(&record(Direction::Down, t + 15_000_000 + longer, t + 10_000_000));
         }
         let d = c.difference();
         let [out, back] = d.skew_ppm_by_way.map(Option::unwrap);
@@ -236,17 +237,17 @@ mod tests {
 
     #[test]
     fn too_little_is_not_a_figure() {
-        assert_eq!(Clocks::default().difference(), ClockDifference::default());
+        assert_eq!(ClockComparison::default().difference(), ClockDifference::default());
         // A packet each way, at one time.
-        let mut c = Clocks::default();
-        for way in Way::BOTH {
-            c.push(&Record { way, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
+        let mut c = ClockComparison::default();
+        for direction in Direction::BOTH {
+            c.push(&Record { direction, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
         }
         assert_eq!(c.difference(), ClockDifference::default());
     }
 
     fn hull(points: &[(i64, i64)]) -> Vec<(i64, i64)> {
-        let mut h = Hull::default();
+        let mut h = DelayHull::default();
         points.iter().for_each(|p| h.push(p.0, p.1));
         h.points
     }
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_hull_of_too_many_corners_keeps_every_second_one() {
-        let mut h = Hull::default();
+        let mut h = DelayHull::default();
         for t in 0..=MAX_POINTS as i64 {
             h.push(t, t * t);
         }

@@ -5,14 +5,15 @@
 //! until they are too old, and an old one may match a later packet with the same name: the default matcher does
 //! neither.
 
-use super::{Pair, Point, Record, Sighting, Way};
+use super::{CapturePoint, Record, Sighting, SyntheticPair};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
 /// Matches after which the largest time difference is narrowed.
-const TRAINED: u32 = 20;
+const TRAINING_MATCHES: u32 = 20;
 /// Reference sightings of one way held at most.
-const LIST: usize = 4 << 20;
+const MAX_HELD: usize = 4 << 20;
 
 /// The list matcher. Reference sightings must come before the monitor's: see [`Self::wants_reference`].
 #[derive(Debug)]
@@ -46,14 +47,14 @@ impl CaiaMatcher {
     /// time of the next one.
     pub fn wants_reference(&self, m: &Sighting, next: jitlat_core::time::WallTime) -> bool {
         let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
-        self.lists[m.way as usize].len() < self.searched && next.0 <= latest
+        self.lists[m.direction as usize].len() < self.searched && next.0 <= latest
     }
 
     /// Adds a reference sighting.
     pub fn reference(&mut self, s: Sighting) {
-        self.seen[Point::Reference as usize][s.way as usize] += 1;
-        let list = &mut self.lists[s.way as usize];
-        if list.len() >= LIST {
+        self.seen[CapturePoint::Reference as usize][s.direction as usize] += 1;
+        let list = &mut self.lists[s.direction as usize];
+        if list.len() >= MAX_HELD {
             list.pop_front();
         }
         list.push_back(s);
@@ -61,8 +62,8 @@ impl CaiaMatcher {
 
     /// Searches a monitor sighting.
     pub fn monitor(&mut self, m: Sighting) -> Option<Record> {
-        self.seen[Point::Monitor as usize][m.way as usize] += 1;
-        let list = &mut self.lists[m.way as usize];
+        self.seen[CapturePoint::Monitor as usize][m.direction as usize] += 1;
+        let list = &mut self.lists[m.direction as usize];
         let mut i = 0;
         while i < list.len().min(self.searched) {
             let r = list[i];
@@ -80,17 +81,17 @@ impl CaiaMatcher {
                 return None;
             }
             list.remove(i);
-            self.matched[m.way as usize] += 1;
+            self.matched[m.direction as usize] += 1;
             if let Some((usual, n)) = &mut self.usual {
                 let seconds = (common.saturating_sub(r.at.0)) as f64 / SECOND as f64;
                 *usual = if *n == 0 { seconds.abs() } else { 0.7 * *usual + 0.3 * seconds.abs() };
                 *n += 1;
-                if *n > TRAINED {
+                if *n > TRAINING_MATCHES {
                     self.allowed = *usual as i64 + 4;
                 }
             }
             return Some(Record {
-                way: m.way,
+                direction: m.direction,
                 reference: r.at,
                 monitor: m.at,
                 length: r.length,
@@ -101,13 +102,13 @@ impl CaiaMatcher {
     }
 
     /// Sightings of a way at a point.
-    pub fn seen(&self, point: Point, way: Way) -> u64 {
-        self.seen[point as usize][way as usize]
+    pub fn seen(&self, point: CapturePoint, direction: Direction) -> u64 {
+        self.seen[point as usize][direction as usize]
     }
 
     /// Matches of a way.
-    pub fn matched(&self, way: Way) -> u64 {
-        self.matched[way as usize]
+    pub fn matched(&self, direction: Direction) -> u64 {
+        self.matched[direction as usize]
     }
 }
 
@@ -122,16 +123,16 @@ pub struct CaiaPairer {
 
 impl CaiaPairer {
     /// Adds the next record; returns a pair that is ready.
-    pub fn push(&mut self, r: Record) -> Option<Pair> {
-        self.lists[r.way as usize].push_back(r);
+    pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
+        self.lists[r.direction as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
         loop {
-            if self.current.is_none() || ins.is_empty() && outs.len() > LIST / 64 {
+            if self.current.is_none() || ins.is_empty() && outs.len() > MAX_HELD / 64 {
                 self.current = outs.pop_front();
             }
             let Some(out) = self.current else {
                 // An IN without an OUT before it is skipped.
-                ins.truncate(LIST / 64);
+                ins.truncate(MAX_HELD / 64);
                 return None;
             };
             let back = *ins.front()?;
@@ -143,7 +144,7 @@ impl CaiaPairer {
             self.current = outs.pop_front();
             if next.monitor >= back.monitor {
                 ins.pop_front();
-                return Some(Pair { out, back });
+                return Some(SyntheticPair { out, back });
             }
         }
     }

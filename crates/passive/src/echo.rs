@@ -1,7 +1,7 @@
 //! [`Echoes`]: round trips of ping during the capture: ICMP echo requests and their replies at one point.
 //! [`PingSource`]: where round trips of ping come from.
 
-use super::packet::{ICMP, ICMPV6, Packet};
+use super::packet::{ICMP, ICMPV6, IpPacket};
 use super::spread::SpreadFigures;
 use core::net::IpAddr;
 use jitlat_core::time::{Span, WallTime};
@@ -33,15 +33,15 @@ impl PingSource {
 pub type PingFigures = [Option<SpreadFigures>; 2];
 
 /// Requests that wait for their reply.
-const WAITING: usize = 1 << 12;
+const MAX_PENDING: usize = 1 << 12;
 
 /// Whether a packet is an ICMP echo request or reply, of either family.
-pub fn is_echo(p: &Packet<'_>) -> bool {
+pub fn is_echo(p: &IpPacket<'_>) -> bool {
     kind(p).is_some()
 }
 
 /// `true` for a request.
-fn kind(p: &Packet<'_>) -> Option<bool> {
+fn kind(p: &IpPacket<'_>) -> Option<bool> {
     if p.is_later_fragment() {
         return None;
     }
@@ -63,18 +63,18 @@ mod icmp {
     pub(super) const NUMBERS: RangeFrom<usize> = 4..;
 }
 
-type Key = (IpAddr, IpAddr, [u8; 4]);
+type EchoKey = (IpAddr, IpAddr, [u8; 4]);
 
 /// Matches requests and replies seen at one point.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    waiting: HashMap<Key, WallTime>,
-    order: VecDeque<Key>,
+    waiting: HashMap<EchoKey, WallTime>,
+    order: VecDeque<EchoKey>,
 }
 
 impl Echoes {
     /// Adds a packet; if it is a reply, returns when its request passed and the round trip.
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> Option<(WallTime, Span)> {
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
         let id = *p.transport().get(icmp::NUMBERS)?.first_chunk::<4>()?;
         if !request {
@@ -85,7 +85,7 @@ impl Echoes {
         if self.waiting.insert(key, at).is_none() {
             self.order.push_back(key);
         }
-        while self.order.len() > WAITING {
+        while self.order.len() > MAX_PENDING {
             if let Some(old) = self.order.pop_front() {
                 self.waiting.remove(&old);
             }
@@ -127,7 +127,7 @@ mod tests {
             let b = echo(8, seq, false);
             e.push(WallTime(seq.into()), &decode(LinkType::RAW, &b, 28).unwrap());
         }
-        assert!(e.waiting.len() <= WAITING && e.order.len() <= WAITING);
+        assert!(e.waiting.len() <= MAX_PENDING && e.order.len() <= MAX_PENDING);
     }
 
     #[test]
@@ -150,6 +150,6 @@ mod tests {
             (0..requests).for_each(|seq| assert_eq!(push(&echo(8, seq, false)), None));
             push(&echo(0, 0, true)).is_some()
         };
-        assert!(answered(WAITING as u16) && !answered(WAITING as u16 + 1));
+        assert!(answered(MAX_PENDING as u16) && !answered(MAX_PENDING as u16 + 1));
     }
 }

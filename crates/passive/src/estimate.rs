@@ -1,23 +1,23 @@
-//! [`Estimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
+//! [`PairEstimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
 
-use super::clocks::{ClockDifference, Clocks};
-use super::levels::{Level, Levels};
+use super::capture_point::CapturePoint;
+use super::clocks::{ClockComparison, ClockDifference};
+use super::levels::{BandSpacing, ThinnedTimes};
 use super::matcher::{MatchCounts, MatchObserver};
-use super::pairing::{Pair, Pairer, Record};
+use super::pairing::{Pairer, Record, SyntheticPair};
 use super::part::CapturePart;
 use super::serialisation::{Lengths, Serialisation};
 use super::sizes::SizeFigures;
-use super::spread::{Spread, SpreadFigures};
-use super::way::Point;
+use super::spread::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A pair and the rate of pairs around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct RatedPair {
     /// The pair.
-    pub pair: Pair,
+    pub pair: SyntheticPair,
     /// Pairs a second over the interval that ends with this pair.
     pub rate: f64,
 }
@@ -25,7 +25,7 @@ pub struct Estimate {
 /// The figures of one way, from all matched packets and not only paired ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WayFigures {
+pub struct MatchedFigures {
     /// Counts of the packets.
     #[serde(flatten)]
     pub counts: MatchCounts,
@@ -67,23 +67,23 @@ pub struct PassiveSummary {
     /// Time between the two packets of a pair at the monitor: the far host's processing time, if one answers the other.
     pub turnaround_ns: Option<SpreadFigures>,
     /// Spacings of the bands in which the round trips lie, the largest first.
-    pub levels: Vec<Level>,
+    pub levels: Vec<BandSpacing>,
     /// The two clocks.
     pub clocks: ClockDifference,
     /// From the reference to the monitor point.
-    pub out: WayFigures,
+    pub out: MatchedFigures,
     /// From the monitor to the reference point.
     #[serde(rename = "in")]
-    pub back: WayFigures,
+    pub back: MatchedFigures,
 }
 
 /// Most combinations of sizes.
-const SIZES: usize = 4096;
+const MAX_SIZE_PAIRS: usize = 4096;
 
 #[derive(Debug, Default)]
-struct WayState {
-    delay: Spread,
-    ipdv: Spread,
+struct DirectionDelays {
+    delay: SpanSpread,
+    ipdv: SpanSpread,
     last: Option<i64>,
     bytes: u128,
     lengths: Lengths,
@@ -130,43 +130,43 @@ impl Resampler {
 
 /// Receives what a [`Matcher`](super::Matcher) reports and computes the figures.
 #[derive(Debug)]
-pub struct Estimator {
+pub struct PairEstimator {
     pairer: Pairer,
     /// Pairs since the caller last took them.
-    fresh: Vec<Estimate>,
+    fresh: Vec<RatedPair>,
     recent: VecDeque<i64>,
     max_turnaround: Option<Span>,
-    rtt: Spread,
-    turnaround: Spread,
+    rtt: SpanSpread,
+    turnaround: SpanSpread,
     per_time: Resampler,
-    instants: Spread,
-    levels: Levels,
-    clocks: Clocks,
-    ways: [WayState; 2],
+    instants: SpanSpread,
+    levels: ThinnedTimes,
+    clocks: ClockComparison,
+    directions: [DirectionDelays; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
     /// What counts; `None`: everything.
     part: Option<CapturePart>,
     /// Round trips by the two lengths.
-    sizes: BTreeMap<(u32, u32), Spread>,
+    sizes: BTreeMap<(u32, u32), SpanSpread>,
 }
 
-impl Estimator {
+impl PairEstimator {
     /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs further
     /// apart at the monitor than `max_turnaround` are omitted.
-    pub fn new(interval: Span, max_turnaround: Option<Span>) -> Estimator {
-        Estimator {
+    pub fn new(interval: Span, max_turnaround: Option<Span>) -> PairEstimator {
+        PairEstimator {
             pairer: Pairer::default(),
             fresh: Vec::new(),
             recent: VecDeque::new(),
             max_turnaround,
-            rtt: Spread::default(),
-            turnaround: Spread::default(),
+            rtt: SpanSpread::default(),
+            turnaround: SpanSpread::default(),
             per_time: Resampler::new(interval),
-            instants: Spread::default(),
-            levels: Levels::default(),
-            clocks: Clocks::default(),
-            ways: Default::default(),
+            instants: SpanSpread::default(),
+            levels: ThinnedTimes::default(),
+            clocks: ClockComparison::default(),
+            directions: Default::default(),
             pairs: 0,
             span: None,
             part: None,
@@ -175,26 +175,26 @@ impl Estimator {
     }
 
     /// The same, of which only the pairs and packets of `part` count.
-    pub fn of_part(self, part: Option<CapturePart>) -> Estimator {
-        Estimator { part, ..self }
+    pub fn of_part(self, part: Option<CapturePart>) -> PairEstimator {
+        PairEstimator { part, ..self }
     }
 
     fn counts(&self, at_monitor: WallTime) -> bool {
-        self.part.is_none_or(|part| part.keeps(Point::Monitor, at_monitor))
+        self.part.is_none_or(|part| part.keeps(CapturePoint::Monitor, at_monitor))
     }
 
     /// The pairs made since they were last taken.
-    pub fn pairs(&self) -> &[Estimate] {
+    pub fn pairs(&self) -> &[RatedPair] {
         &self.fresh
     }
 
     /// The pairs made since the last call.
-    pub fn take_pairs(&mut self) -> std::vec::Drain<'_, Estimate> {
+    pub fn take_pairs(&mut self) -> std::vec::Drain<'_, RatedPair> {
         self.fresh.drain(..)
     }
 
     /// Adds a pair.
-    pub fn pair(&mut self, pair: Pair) {
+    pub fn pair(&mut self, pair: SyntheticPair) {
         if self.max_turnaround.is_some_and(|m| pair.turnaround() > m) {
             return;
         }
@@ -212,8 +212,8 @@ impl Estimator {
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
         let size = (pair.out.length, pair.back.length);
-        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
-            self.sizes.entry(size).or_insert_with(Spread::of_size).push(pair.rtt().0);
+        if self.sizes.len() < MAX_SIZE_PAIRS || self.sizes.contains_key(&size) {
+            self.sizes.entry(size).or_insert_with(SpanSpread::of_size).push(pair.rtt().0);
         }
         self.turnaround.push(pair.turnaround().0);
         if let Some((_, v)) = self.per_time.push(at.0, pair.rtt().0) {
@@ -221,24 +221,24 @@ impl Estimator {
         }
         self.levels.push(pair.rtt().0);
         let rate = self.recent.len() as f64 * SECOND as f64 / interval as f64;
-        self.fresh.push(Estimate { pair, rate });
+        self.fresh.push(RatedPair { pair, rate });
     }
 
     /// Adds a matched packet, in arrival order.
     pub fn packet(&mut self, r: &Record) {
         let delay = r.delay();
         let counts = self.counts(r.monitor);
-        let way = &mut self.ways[r.way as usize];
-        let last = way.last.replace(delay.0);
+        let direction = &mut self.directions[r.direction as usize];
+        let last = direction.last.replace(delay.0);
         if !counts {
             return;
         }
-        way.delay.push(delay.0);
+        direction.delay.push(delay.0);
         if let Some(last) = last {
-            way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
+            direction.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
         }
-        way.bytes += u128::from(r.length);
-        way.lengths.push(r.length, delay.0);
+        direction.bytes += u128::from(r.length);
+        direction.lengths.push(r.length, delay.0);
         self.clocks.push(r);
     }
 
@@ -261,10 +261,10 @@ impl Estimator {
         let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
         let drift = clocks.skew_ppm.unwrap_or(0.0) * 1e-6 * span;
         let [out, back] = [0, 1].map(|w| {
-            let (state, counts) = (&self.ways[w], counts[w]);
+            let (state, counts) = (&self.directions[w], counts[w]);
             let due = counts.matched + counts.lost;
             let delay = state.delay.figures(0);
-            WayFigures {
+            MatchedFigures {
                 counts,
                 loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
                 delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),
@@ -275,7 +275,7 @@ impl Estimator {
                 serialisation: state.lengths.serialisation(drift),
             }
         });
-        let packets: u64 = self.ways.iter().map(|w| w.delay.count()).sum();
+        let packets: u64 = self.directions.iter().map(|w| w.delay.count()).sum();
         let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
         PassiveSummary {
             pairs: self.pairs,
@@ -295,7 +295,7 @@ impl Estimator {
     }
 }
 
-impl MatchObserver for Estimator {
+impl MatchObserver for PairEstimator {
     fn record(&mut self, r: Record) {
         if let Some(p) = self.pairer.push(r) {
             self.pair(p);
@@ -312,7 +312,7 @@ impl MatchObserver for Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use jitlat_core::spec::Direction;
 
     #[test]
     fn values_per_time_are_those_nearest_the_instants() {
@@ -333,19 +333,20 @@ mod tests {
     }
 
     /// A packet out and one back, `turnaround` apart at the monitor; times in ms.
-    fn exchange(e: &mut Estimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
+    fn exchange(e: &mut PairEstimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
         let ms = |t: i64| WallTime(t * 1_000_000);
         let (there, leaves) = (at + delay[0], at + delay[0] + turnaround);
-        let record = |way, reference: i64, monitor: i64, length| Record {
-            way,
+        let record = |direction, reference: i64, monitor: i64, length| Record {
+            direction,
             reference: ms(reference),
             monitor: ms(monitor),
             length,
             flow: 0,
         };
-        for r in
-            [record(Way::Out, at, there, lengths[0]), record(Way::In, leaves + delay[1], leaves, lengths[1])]
-        {
+        for r in [
+            record(Direction::Up, at, there, lengths[0]),
+            record(Direction::Down, leaves + delay[1], leaves, lengths[1]),
+        ] {
             e.arrived(0, r, false);
             e.arrived(0, Record { length: 9999, ..r }, true);
             e.record(r);
@@ -354,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_figure_of_three_pairs() {
-        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(10)));
+        let mut e = PairEstimator::new(Span::seconds(1), Some(Span::millis(10)));
         assert_eq!(e.summary_of([MatchCounts::default(); 2]).out.mean_length, None);
         exchange(&mut e, 0, [5, 5], 10, [60, 40]);
         assert_eq!(e.summary_of([MatchCounts::default(); 2]).pair_rate, None, "one has no rate");
@@ -392,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_byte_costs_what_it_does_between_clocks_that_agree() {
-        let mut e = Estimator::new(Span::seconds(1), None);
+        let mut e = PairEstimator::new(Span::seconds(1), None);
         // A millisecond for 100 bytes, over 190 s.
         for i in 0..20 {
             exchange(&mut e, i * 10_000, [5 + i % 2, 5], 10, [100 + 100 * (i % 2) as u32, 40]);
@@ -401,20 +402,20 @@ mod tests {
         assert_eq!(s.out.serialisation.map(|s| (s.ns_per_byte, s.lengths)), Some((10_000.0, 2)));
         // The same with a monitor clock that is fast: by 1 ppm it gains a fifth of the millisecond, by 2 too much.
         for (ppm, known) in [(1, true), (2, false), (100, false)] {
-            let mut e = Estimator::new(Span::seconds(1), None);
+            let mut e = PairEstimator::new(Span::seconds(1), None);
             for i in 0..20 {
                 let at = i * 10 * SECOND;
                 let monitor = |t: i64| WallTime(t + t / 1_000_000 * ppm);
                 let (there, back) = (at + (5 + i % 2) * 1_000_000, at + 20_000_000);
                 let out = Record {
-                    way: Way::Out,
+                    direction: Direction::Up,
                     reference: WallTime(at),
                     monitor: monitor(there),
                     length: 100 + 100 * (i % 2) as u32,
                     flow: 0,
                 };
                 let answer = Record {
-                    way: Way::In,
+                    direction: Direction::Down,
                     reference: WallTime(back + 5_000_000),
                     monitor: monitor(back),
                     ..out
@@ -431,21 +432,27 @@ mod tests {
 
     #[test]
     fn sizes_kept_apart_are_bounded() {
-        let mut e = Estimator::new(Span::seconds(1), None);
-        for i in 0..SIZES as u32 + 5 {
+        let mut e = PairEstimator::new(Span::seconds(1), None);
+        for i in 0..MAX_SIZE_PAIRS as u32 + 5 {
             exchange(&mut e, i64::from(i) * 100, [5, 5], 10, [i, 40]);
         }
-        assert_eq!(e.sizes().len(), SIZES);
+        assert_eq!(e.sizes().len(), MAX_SIZE_PAIRS);
     }
 
     #[test]
     fn pairs_too_far_apart_can_be_left_out_and_the_rate_moves() {
-        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(50)));
+        let mut e = PairEstimator::new(Span::seconds(1), Some(Span::millis(50)));
         let ms = |t: i64| WallTime(t * 1_000_000);
         for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
-            e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
             e.record(Record {
-                way: Way::In,
+                direction: Direction::Up,
+                reference: ms(out),
+                monitor: ms(out + 5),
+                length: 60,
+                flow: 0,
+            });
+            e.record(Record {
+                direction: Direction::Down,
                 reference: ms(back + 10),
                 monitor: ms(back + 5),
                 length: 60,
@@ -462,10 +469,10 @@ mod tests {
         /// Clocks years apart, set back and forth: no figure, but no panic either.
         #[test]
         fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
-            let mut e = Estimator::new(Span::seconds(1), None);
+            let mut e = PairEstimator::new(Span::seconds(1), None);
             for (out, reference, monitor, length) in list {
-                let way = if out { Way::Out } else { Way::In };
-                let r = Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
+                let direction = if out { Direction::Up } else { Direction::Down };
+                let r = Record { direction, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
                 e.arrived(0, r, false);
                 e.record(r);
             }

@@ -1,19 +1,19 @@
-//! [`Flows`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
+//! [`FlowAnalyzer`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
 //!
 //! Pairs are made of one flow's packets only, so that a flow's round trip is that of its own packets, whatever the
 //! class of service of the others.
 
 pub(super) mod key;
 
-use super::Way;
 use super::matcher::MatchObserver;
 use super::pairing::{Pairer, Record};
-use super::spread::Spread;
+use super::spread::SpanSpread;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 pub use key::{FlowKey, FlowNumbers, Grouping, MAX_FLOWS, OTHER_FLOWS, OTHER_FLOWS_NAME, UNKNOWN_FLOW};
 use serde::Serialize;
 
-fn round_trips(of: &Spread) -> Option<FlowRtt> {
+fn round_trips(of: &SpanSpread) -> Option<FlowRtt> {
     let f = of.figures(0)?;
     Some(FlowRtt { min: f.min, median: f.median, mean: f.mean, p95: f.p95, max: f.max })
 }
@@ -37,7 +37,7 @@ pub struct FlowRtt {
 /// One way of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FlowWay {
+pub struct FlowDirection {
     /// Packets recognised at both points.
     pub matched: u64,
     /// Bytes of them, IP headers included.
@@ -73,10 +73,10 @@ pub struct FlowFigures {
     /// Their round trips.
     pub rtt_ns: Option<FlowRtt>,
     /// From the reference to the monitor point.
-    pub out: FlowWay,
+    pub out: FlowDirection,
     /// From the monitor to the reference point.
     #[serde(rename = "in")]
-    pub back: FlowWay,
+    pub back: FlowDirection,
     /// First and last packet, on the reference clock.
     pub first: WallTime,
     /// See [`Self::first`].
@@ -86,10 +86,10 @@ pub struct FlowFigures {
 #[derive(Clone, Debug)]
 struct FlowState {
     pairer: Pairer,
-    rtt: Spread,
-    ways: [FlowWay; 2],
+    rtt: SpanSpread,
+    directions: [FlowDirection; 2],
     /// Raw delays of either way.
-    delays: [Spread; 2],
+    delays: [SpanSpread; 2],
     span: Option<(WallTime, WallTime)>,
 }
 
@@ -97,9 +97,9 @@ impl Default for FlowState {
     fn default() -> FlowState {
         FlowState {
             pairer: Pairer::default(),
-            rtt: Spread::of_flow(),
-            ways: Default::default(),
-            delays: [Spread::of_flow(), Spread::of_flow()],
+            rtt: SpanSpread::of_flow(),
+            directions: Default::default(),
+            delays: [SpanSpread::of_flow(), SpanSpread::of_flow()],
             span: None,
         }
     }
@@ -107,7 +107,7 @@ impl Default for FlowState {
 
 /// A [`MatchObserver`] that computes the figures of each flow.
 #[derive(Clone, Debug, Default)]
-pub struct Flows {
+pub struct FlowAnalyzer {
     /// By the flow's number.
     states: Vec<FlowState>,
     others: FlowState,
@@ -115,10 +115,10 @@ pub struct Flows {
     max_turnaround: Option<Span>,
 }
 
-impl Flows {
+impl FlowAnalyzer {
     /// Omits pairs whose packets are further apart at the monitor than `max_turnaround`.
-    pub fn new(max_turnaround: Option<Span>) -> Flows {
-        Flows { max_turnaround, ..Flows::default() }
+    pub fn new(max_turnaround: Option<Span>) -> FlowAnalyzer {
+        FlowAnalyzer { max_turnaround, ..FlowAnalyzer::default() }
     }
 
     /// All flows named by `keys`, those with most bytes first.
@@ -150,15 +150,15 @@ impl Flows {
 impl FlowState {
     /// Whether there was any packet.
     fn has_packets(&self) -> bool {
-        self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
+        self.span.is_some() || self.directions.iter().any(|w| w.lost + w.duplicates > 0)
     }
 
     fn figures(&self, key: Option<&FlowKey>, flow: String) -> FlowFigures {
-        let way = |w: usize| {
-            let counts = self.ways[w];
+        let direction = |w: usize| {
+            let counts = self.directions[w];
             let Some(raw) = self.delays[w].figures(0) else { return counts };
             let Some(above) = self.delays[w].figures(raw.min) else { return counts };
-            FlowWay {
+            FlowDirection {
                 delay_raw_min_ns: Some(raw.min),
                 delay_variation_mean_ns: Some(above.mean),
                 delay_variation_median_ns: Some(above.median),
@@ -173,15 +173,15 @@ impl FlowState {
             flow,
             pairs: self.rtt.count(),
             rtt_ns: round_trips(&self.rtt),
-            out: way(0),
-            back: way(1),
+            out: direction(0),
+            back: direction(1),
             first,
             last,
         }
     }
 }
 
-impl MatchObserver for Flows {
+impl MatchObserver for FlowAnalyzer {
     fn record(&mut self, r: Record) {
         let limit = self.max_turnaround;
         let s = self.state(r.flow);
@@ -194,20 +194,20 @@ impl MatchObserver for Flows {
 
     fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
         let s = self.state(r.flow);
-        let w = r.way as usize;
+        let w = r.direction as usize;
         if copy {
-            s.ways[w].duplicates += 1;
+            s.directions[w].duplicates += 1;
             return;
         }
-        s.ways[w].matched += 1;
-        s.ways[w].bytes += u64::from(r.length);
+        s.directions[w].matched += 1;
+        s.directions[w].bytes += u64::from(r.length);
         s.delays[w].push(r.delay().0);
         let span = s.span.get_or_insert((r.reference, r.reference));
         *span = (span.0.min(r.reference), span.1.max(r.reference));
     }
 
-    fn lost(&mut self, way: Way, _seq: u64, _sent: WallTime, flow: u32) {
-        self.state(flow).ways[way as usize].lost += 1;
+    fn lost(&mut self, direction: Direction, _seq: u64, _sent: WallTime, flow: u32) {
+        self.state(flow).directions[direction as usize].lost += 1;
     }
 }
 
@@ -218,26 +218,29 @@ mod tests {
 
     #[test]
     fn each_flow_makes_its_own_pairs() {
-        let mut flows = Flows::new(None);
-        let record = |way, at: i64, delay: i64, flow| {
-            let (r, m) = if way == Way::Out { (at, at + delay) } else { (at + delay, at) };
+        let mut flows = FlowAnalyzer::new(None);
+        let record = |direction, at: i64, delay: i64, flow| {
+            let (r, m) = if direction == Direction::Up { (at, at + delay) } else { (at + delay, at) };
             Record {
-                way,
+                direction,
                 reference: WallTime(r * 1_000_000),
                 monitor: WallTime(m * 1_000_000),
                 length: 100,
                 flow,
             }
         };
-        for (way, at, delay, flow) in
-            [(Way::Out, 0, 10, 0), (Way::Out, 1, 10, 1), (Way::In, 12, 20, 0), (Way::In, 13, 400, 1)]
-        {
-            flows.record(record(way, at, delay, flow));
-            flows.arrived(0, record(way, at, delay, flow), false);
+        for (direction, at, delay, flow) in [
+            (Direction::Up, 0, 10, 0),
+            (Direction::Up, 1, 10, 1),
+            (Direction::Down, 12, 20, 0),
+            (Direction::Down, 13, 400, 1),
+        ] {
+            flows.record(record(direction, at, delay, flow));
+            flows.arrived(0, record(direction, at, delay, flow), false);
         }
-        flows.lost(Way::Out, 9, WallTime(0), 1);
-        flows.lost(Way::In, 10, WallTime(0), UNKNOWN_FLOW);
-        let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        flows.lost(Direction::Up, 9, WallTime(0), 1);
+        flows.lost(Direction::Down, 10, WallTime(0), UNKNOWN_FLOW);
+        let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Direction::Up, Grouping::Flow));
         let mut f = flows.figures(&keys);
         let unknown = f.pop().unwrap();
         assert_eq!((unknown.flow.as_str(), unknown.back.lost), ("unknown", 1));
@@ -246,25 +249,25 @@ mod tests {
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);
     }
 
-    fn record(way: Way, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
-        Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
+    fn record(direction: Direction, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
+        Record { direction, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
     }
 
     #[test]
     fn flows_come_with_the_largest_first_and_their_counts() {
-        let mut flows = Flows::new(None);
+        let mut flows = FlowAnalyzer::new(None);
         for (r, copy) in [
-            (record(Way::Out, 10, 40, 100, 0), false),
-            (record(Way::Out, 20, 55, 30, 1), false),
-            (record(Way::In, 90, 60, 90, 1), false),
-            (record(Way::Out, 21, 99, 30, 1), true),
-            (record(Way::Out, 22, 99, 30, 1), true),
-            (record(Way::Out, 30, 62, 10, 1), false),
-            (record(Way::Out, 1, 9, 30, 2), true),
+            (record(Direction::Up, 10, 40, 100, 0), false),
+            (record(Direction::Up, 20, 55, 30, 1), false),
+            (record(Direction::Down, 90, 60, 90, 1), false),
+            (record(Direction::Up, 21, 99, 30, 1), true),
+            (record(Direction::Up, 22, 99, 30, 1), true),
+            (record(Direction::Up, 30, 62, 10, 1), false),
+            (record(Direction::Up, 1, 9, 30, 2), true),
         ] {
             flows.arrived(0, r, copy);
         }
-        let keys = [0, 1, 2, 3].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let keys = [0, 1, 2, 3].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Direction::Up, Grouping::Flow));
         let figures = flows.figures(&keys);
         let order: Vec<_> = figures.iter().map(|f| (f.out.bytes, f.back.bytes)).collect();
         assert_eq!(order, [(40, 90), (100, 0), (0, 0)], "a flow of copies alone is one, too");
@@ -277,12 +280,12 @@ mod tests {
     #[test]
     fn pairs_too_far_apart_at_the_monitor_are_left_out() {
         let pairs = |most| {
-            let mut flows = Flows::new(most);
-            for r in [record(Way::Out, 10, 40, 1, 0), record(Way::In, 90, 60, 1, 0)] {
+            let mut flows = FlowAnalyzer::new(most);
+            for r in [record(Direction::Up, 10, 40, 1, 0), record(Direction::Down, 90, 60, 1, 0)] {
                 flows.record(r);
                 flows.arrived(0, r, false);
             }
-            flows.figures(&[key([10, 0, 0, 1], [1, 1, 1, 1], Way::Out, Grouping::Flow)])[0].pairs
+            flows.figures(&[key([10, 0, 0, 1], [1, 1, 1, 1], Direction::Up, Grouping::Flow)])[0].pairs
         };
         assert_eq!([None, Some(Span(20)), Some(Span(19))].map(pairs), [1, 1, 0]);
     }

@@ -4,8 +4,9 @@
 //! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be rewritten on the
 //! path) and transport checksums (not yet filled in if a sending host is captured).
 
-use super::packet::{Packet, TCP, UDP, tcp, udp};
-use super::{Way, packet};
+use super::packet;
+use super::packet::{IpPacket, TCP, UDP, tcp, udp};
+use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -23,7 +24,7 @@ const BUFFER: usize = 160;
 /// The fields that identify packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fields {
+pub enum IdentityFields {
     /// Everything that does not change on the path.
     Full {
         /// The two addresses (not through NAT).
@@ -37,18 +38,19 @@ pub enum Fields {
     Mask(u32),
 }
 
-impl Fields {
+impl IdentityFields {
     /// Everything: no translation on the path.
-    pub const ALL: Fields = Fields::Full { addresses: true, ports: true, ident: true };
+    pub const ALL: IdentityFields = IdentityFields::Full { addresses: true, ports: true, ident: true };
     /// Nothing a NAT may rewrite.
-    pub const BEHIND_NAT: Fields = Fields::Full { addresses: false, ports: false, ident: true };
+    pub const BEHIND_NAT: IdentityFields =
+        IdentityFields::Full { addresses: false, ports: false, ident: true };
 }
 
 /// The rule by which packets are named. Two captures can only be matched under the same rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityRule {
     /// Which fields.
-    pub fields: Fields,
+    pub fields: IdentityFields,
     /// Bytes of the IP packet that both captures are sure to have (the smaller snap length less the link-layer header);
     /// nothing beyond is hashed.
     pub available: usize,
@@ -65,11 +67,11 @@ pub fn salted(name: Identity, salt: u64) -> Identity {
 
 impl IdentityRule {
     /// All fields, for captures that were not cut.
-    pub const WHOLE: IdentityRule = IdentityRule { fields: Fields::ALL, available: usize::MAX };
+    pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
-    /// The name of a packet that travels `way`; `None` if less of it was captured than the rule needs.
+    /// The name of a packet that travels `direction`; `None` if less of it was captured than the rule needs.
     #[inline]
-    pub fn identify(&self, p: &Packet<'_>, way: Option<Way>) -> Option<Identity> {
+    pub fn identify(&self, p: &IpPacket<'_>, direction: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;
         if p.ip.len() < whole.min(self.available) {
             let needed = p.transport_at + BUFFER;
@@ -79,28 +81,28 @@ impl IdentityRule {
         }
         let end = p.ip.len().min(self.available);
         let transport = p.ip.get(p.transport_at..end).unwrap_or_default();
-        let mut b = Buffer { bytes: [0; BUFFER], len: 0 };
+        let mut b = IdentityBytes { bytes: [0; BUFFER], len: 0 };
         match self.fields {
-            Fields::Full { addresses, ports, ident } => {
+            IdentityFields::Full { addresses, ports, ident } => {
                 full(&mut b, p, transport, addresses, ports, ident);
             }
-            Fields::Mask(mask) => masked(&mut b, p, transport, mask),
+            IdentityFields::Mask(mask) => masked(&mut b, p, transport, mask),
         }
-        let seed = match way {
+        let seed = match direction {
             None => 0,
-            Some(Way::Out) => 1,
-            Some(Way::In) => 2,
+            Some(Direction::Up) => 1,
+            Some(Direction::Down) => 2,
         };
         Some(xxh3_64_with_seed(&b.bytes[..b.len], seed))
     }
 }
 
-struct Buffer {
+struct IdentityBytes {
     bytes: [u8; BUFFER],
     len: usize,
 }
 
-impl Buffer {
+impl IdentityBytes {
     /// Appends as much of `part` as fits.
     #[inline]
     fn put(&mut self, part: &[u8]) {
@@ -135,7 +137,7 @@ fn after(s: &[u8], from: usize) -> &[u8] {
 }
 
 #[inline]
-fn full(b: &mut Buffer, p: &Packet<'_>, t: &[u8], addresses: bool, ports: bool, ident: bool) {
+fn full(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], addresses: bool, ports: bool, ident: bool) {
     // Protocol, more fragments, fragment offset, length.
     let fixed = u64::from(p.protocol) << 56
         | u64::from(p.more_fragments) << 48
@@ -199,7 +201,7 @@ mod mask {
 }
 
 /// The CAIA mask: bits and order of its manual.
-fn masked(b: &mut Buffer, p: &Packet<'_>, t: &[u8], mask: u32) {
+fn masked(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], mask: u32) {
     let has = |bit: u32| mask & bit != 0;
     let (src, dst) = p.addresses().split_at(p.addresses().len() / 2);
     if has(mask::SOURCE_ADDRESS) {
@@ -265,20 +267,20 @@ mod tests {
         v
     }
 
-    fn id(bytes: &[u8], fields: Fields, available: usize) -> Option<Identity> {
+    fn id(bytes: &[u8], fields: IdentityFields, available: usize) -> Option<Identity> {
         let p = decode(LinkType::RAW, bytes, bytes.len() as u32).unwrap();
-        IdentityRule { fields, available }.identify(&p, Some(Way::Out))
+        IdentityRule { fields, available }.identify(&p, Some(Direction::Up))
     }
 
     #[test]
     fn what_the_path_rewrites_does_not_count() {
-        let reference = id(&udp(|_| ()), Fields::ALL, usize::MAX);
+        let reference = id(&udp(|_| ()), IdentityFields::ALL, usize::MAX);
         for at in [1, 8, 10, 11, 26, 27] {
-            assert_eq!(id(&udp(|v| v[at] ^= 0x55), Fields::ALL, usize::MAX), reference, "byte {at}");
+            assert_eq!(id(&udp(|v| v[at] ^= 0x55), IdentityFields::ALL, usize::MAX), reference, "byte {at}");
         }
-        assert_eq!(id(&udp(|v| v[6] = 0), Fields::ALL, usize::MAX), reference, "don't fragment");
+        assert_eq!(id(&udp(|v| v[6] = 0), IdentityFields::ALL, usize::MAX), reference, "don't fragment");
         for at in [4, 5, 7, 12, 19, 20, 23, 28, 67] {
-            assert_ne!(id(&udp(|v| v[at] ^= 0x55), Fields::ALL, usize::MAX), reference, "byte {at}");
+            assert_ne!(id(&udp(|v| v[at] ^= 0x55), IdentityFields::ALL, usize::MAX), reference, "byte {at}");
         }
     }
 
@@ -286,48 +288,52 @@ mod tests {
     fn translation_leaves_the_rest() {
         let nat = udp(|v| v[12..16].copy_from_slice(&[192, 0, 2, 9]));
         let port = udp(|v| v[12..16].copy_from_slice(&[192, 0, 2, 9]));
-        let addresses = Fields::Full { addresses: false, ports: true, ident: true };
+        let addresses = IdentityFields::Full { addresses: false, ports: true, ident: true };
         let plain = udp(|_| ());
         assert_eq!(id(&nat, addresses, usize::MAX), id(&plain, addresses, usize::MAX));
-        assert_eq!(id(&port, Fields::BEHIND_NAT, usize::MAX), id(&plain, Fields::BEHIND_NAT, usize::MAX));
-        assert_ne!(id(&nat, Fields::ALL, usize::MAX), id(&plain, Fields::ALL, usize::MAX));
+        assert_eq!(
+            id(&port, IdentityFields::BEHIND_NAT, usize::MAX),
+            id(&plain, IdentityFields::BEHIND_NAT, usize::MAX)
+        );
+        assert_ne!(id(&nat, IdentityFields::ALL, usize::MAX), id(&plain, IdentityFields::ALL, usize::MAX));
     }
 
     #[test]
     fn captures_cut_at_different_lengths_agree_on_what_both_hold() {
         let whole = udp(|_| ());
         let p = decode(LinkType::RAW, &whole[..52], 68).unwrap();
-        let rule = IdentityRule { fields: Fields::ALL, available: 52 };
-        assert_eq!(rule.identify(&p, Some(Way::Out)), id(&whole, Fields::ALL, 52));
-        assert!(rule.identify(&p, Some(Way::Out)).is_some());
+        let rule = IdentityRule { fields: IdentityFields::ALL, available: 52 };
+        assert_eq!(rule.identify(&p, Some(Direction::Up)), id(&whole, IdentityFields::ALL, 52));
+        assert!(rule.identify(&p, Some(Direction::Up)).is_some());
         let shorter = decode(LinkType::RAW, &whole[..40], 68).unwrap();
-        assert_eq!(rule.identify(&shorter, Some(Way::Out)), None);
+        assert_eq!(rule.identify(&shorter, Some(Direction::Up)), None);
     }
 
     #[test]
     fn the_two_ways_have_names_of_their_own() {
         let whole = udp(|_| ());
         let p = decode(LinkType::RAW, &whole, 68).unwrap();
-        let names = [None, Some(Way::Out), Some(Way::In)].map(|w| IdentityRule::WHOLE.identify(&p, w));
+        let names =
+            [None, Some(Direction::Up), Some(Direction::Down)].map(|w| IdentityRule::WHOLE.identify(&p, w));
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
     }
 
     #[test]
     fn the_default_mask_sees_identification_but_not_payload() {
-        let m = Fields::Mask(63);
+        let m = IdentityFields::Mask(63);
         let reference = id(&udp(|_| ()), m, usize::MAX);
         assert_eq!(id(&udp(|v| v[30] ^= 1), m, usize::MAX), reference);
         assert_ne!(id(&udp(|v| v[5] ^= 1), m, usize::MAX), reference);
-        assert_ne!(id(&udp(|v| v[30] ^= 1), Fields::Mask(3135), usize::MAX), reference);
+        assert_ne!(id(&udp(|v| v[30] ^= 1), IdentityFields::Mask(3135), usize::MAX), reference);
         let translated = udp(|v| v[12] = 11);
         assert_eq!(
-            id(&translated, Fields::Mask(12), usize::MAX),
-            id(&udp(|_| ()), Fields::Mask(12), usize::MAX)
+            id(&translated, IdentityFields::Mask(12), usize::MAX),
+            id(&udp(|_| ()), IdentityFields::Mask(12), usize::MAX)
         );
     }
 
     /// The byte ranges that make the name, without those that determine where other bytes are.
-    fn named_by(packet: &[u8], fields: Fields, available: usize) -> Vec<(usize, usize)> {
+    fn named_by(packet: &[u8], fields: IdentityFields, available: usize) -> Vec<(usize, usize)> {
         let structure: &[usize] = if packet[0] >> 4 == 4 { &[0, 2, 3, 6, 7, 9] } else { &[0, 4, 5, 6] };
         let name = id(packet, fields, available);
         let mut stretches: Vec<(usize, usize)> = Vec::new();
@@ -360,25 +366,27 @@ mod tests {
     #[test]
     fn every_field_names_by_its_bytes() {
         const ALL: usize = usize::MAX;
-        let full = |addresses, ports, ident| Fields::Full { addresses, ports, ident };
+        let full = |addresses, ports, ident| IdentityFields::Full { addresses, ports, ident };
         let (udp, tcp, icmp) = (udp(|_| ()), tcp_segment(), ipv4(1, 60));
-        assert_eq!(named_by(&udp, Fields::ALL, ALL), [(4, 6), (12, 26), (28, 68)]);
-        assert_eq!(named_by(&tcp, Fields::ALL, ALL), [(4, 6), (12, 36), (40, 72)]);
-        assert_eq!(named_by(&icmp, Fields::ALL, ALL), [(4, 6), (12, 60)]);
-        assert_eq!(named_by(&tcp, Fields::ALL, 46), [(4, 6), (12, 36), (40, 46)]);
-        assert_eq!(named_by(&udp, Fields::ALL, 32), [(4, 6), (12, 26), (28, 32)]);
+        assert_eq!(named_by(&udp, IdentityFields::ALL, ALL), [(4, 6), (12, 26), (28, 68)]);
+        assert_eq!(named_by(&tcp, IdentityFields::ALL, ALL), [(4, 6), (12, 36), (40, 72)]);
+        assert_eq!(named_by(&icmp, IdentityFields::ALL, ALL), [(4, 6), (12, 60)]);
+        assert_eq!(named_by(&tcp, IdentityFields::ALL, 46), [(4, 6), (12, 36), (40, 46)]);
+        assert_eq!(named_by(&udp, IdentityFields::ALL, 32), [(4, 6), (12, 26), (28, 32)]);
         assert_eq!(named_by(&udp, full(false, true, true), ALL), [(4, 6), (20, 26), (28, 68)]);
         assert_eq!(named_by(&udp, full(false, false, true), ALL), [(4, 6), (24, 26), (28, 68)]);
         assert_eq!(named_by(&tcp, full(true, false, false), ALL), [(12, 20), (24, 36), (40, 72)]);
         let mut fragment = udp.clone();
         fragment[7] = 1;
-        assert_eq!(named_by(&fragment, Fields::ALL, ALL), [(4, 6), (12, 60)]);
+        assert_eq!(named_by(&fragment, IdentityFields::ALL, ALL), [(4, 6), (12, 60)]);
         let mut v6 = vec![0x60, 0, 0, 0, 0, 48, UDP, 64];
         v6.extend((0..80).map(|i| i * 3));
-        assert_eq!(named_by(&v6, Fields::ALL, ALL), [(8, 46), (48, 88)]);
+        assert_eq!(named_by(&v6, IdentityFields::ALL, ALL), [(8, 46), (48, 88)]);
 
         let masks = |packet: &[u8]| -> Vec<_> {
-            (0..15).map(|bit| named_by(packet, Fields::Mask(1 << bit), ALL).first().copied()).collect()
+            (0..15)
+                .map(|bit| named_by(packet, IdentityFields::Mask(1 << bit), ALL).first().copied())
+                .collect()
         };
         let head = [Some((12, 16)), Some((16, 20)), None, Some((4, 6))];
         let ports = [Some((20, 22)), Some((22, 24))];
@@ -399,10 +407,10 @@ mod tests {
             v
         };
         for (at, to) in [(9, 89), (3, 99), (6, 0x20), (7, 1)] {
-            let names = [&icmp, &change(at, to)].map(|v| id(v, Fields::ALL, usize::MAX));
+            let names = [&icmp, &change(at, to)].map(|v| id(v, IdentityFields::ALL, usize::MAX));
             assert_ne!(names[0], names[1], "byte {at}");
         }
-        let names = |mask| [&icmp, &change(9, 89)].map(|v| id(v, Fields::Mask(mask), usize::MAX));
+        let names = |mask| [&icmp, &change(9, 89)].map(|v| id(v, IdentityFields::Mask(mask), usize::MAX));
         assert!(names(4)[0] != names(4)[1] && names(3)[0] == names(3)[1]);
     }
 
@@ -413,7 +421,7 @@ mod tests {
         v.extend((0..280_u16).map(|i| i as u8));
         let name = |captured: usize, available: usize| {
             let p = decode(LinkType::RAW, &v[..captured], 300).unwrap();
-            IdentityRule { fields: Fields::ALL, available }.identify(&p, None)
+            IdentityRule { fields: IdentityFields::ALL, available }.identify(&p, None)
         };
         assert_eq!(name(180, usize::MAX), name(300, usize::MAX));
         assert!(name(180, usize::MAX).is_some() && name(179, usize::MAX).is_none());
@@ -442,17 +450,17 @@ mod tests {
             far[16..20].copy_from_slice(&target);
             far[20..24].copy_from_slice(&ports);
             far[26..28].copy_from_slice(&sums);
-            let name = id(&plain, Fields::BEHIND_NAT, usize::MAX);
-            prop_assert_eq!(id(&far, Fields::BEHIND_NAT, usize::MAX), name);
+            let name = id(&plain, IdentityFields::BEHIND_NAT, usize::MAX);
+            prop_assert_eq!(id(&far, IdentityFields::BEHIND_NAT, usize::MAX), name);
             far[at] ^= 1;
-            prop_assert_ne!(id(&far, Fields::BEHIND_NAT, usize::MAX), name);
+            prop_assert_ne!(id(&far, IdentityFields::BEHIND_NAT, usize::MAX), name);
         }
 
         #[test]
         fn any_packet_can_be_named(mut data in prop::collection::vec(any::<u8>(), 20..160), available in 0usize..200, mask: u32) {
             data[0] = 0x45;
             if let Ok(p) = decode(LinkType::RAW, &data, data.len() as u32) {
-                for fields in [Fields::ALL, Fields::BEHIND_NAT, Fields::Mask(mask)] {
+                for fields in [IdentityFields::ALL, IdentityFields::BEHIND_NAT, IdentityFields::Mask(mask)] {
                     let _ = IdentityRule { fields, available }.identify(&p, None);
                 }
             }

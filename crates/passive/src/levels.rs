@@ -1,4 +1,4 @@
-//! [`Levels`]: the bands of round trips or one-way delays, and what a link explains of their spacing.
+//! [`ThinnedTimes`]: the bands of round trips or one-way delays, and what a link explains of their spacing.
 //!
 //! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's serialisation
 //! time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses, so their spacing is
@@ -6,24 +6,24 @@
 
 use super::sizes::SizeFigures;
 use core::cmp::Reverse;
-use jitlat_core::link::Link;
+use jitlat_core::link::AccessLink;
 use jitlat_core::metrics::bands::{spacing, steps_per_step};
 use jitlat_core::time::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Values kept of a series of any length.
-const KEPT: usize = 8192;
+const MAX_VALUES: usize = 8192;
 /// Neighbours closer than this fraction of the range are in one band.
-const SAME: f64 = 1.0 / 400.0;
+const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
 /// Most lengths of packets that a band is compared with.
-const LENGTHS: usize = 8;
+const MAX_LENGTHS: usize = 8;
 /// A model explains a spacing that differs by at most this fraction.
-const CLOSE: f64 = 0.02;
+const MAX_DEVIATION: f64 = 0.02;
 
 /// A thinned series of times, each with its difference from the previous one.
 #[derive(Clone, Debug)]
-pub struct Levels {
+pub struct ThinnedTimes {
     kept: Vec<(i64, Option<i64>)>,
     every: u64,
     seen: u64,
@@ -32,16 +32,16 @@ pub struct Levels {
     fine: bool,
 }
 
-impl Default for Levels {
-    fn default() -> Levels {
-        Levels { kept: Vec::new(), every: 1, seen: 0, last: None, fine: false }
+impl Default for ThinnedTimes {
+    fn default() -> ThinnedTimes {
+        ThinnedTimes { kept: Vec::new(), every: 1, seen: 0, last: None, fine: false }
     }
 }
 
 /// A spacing of bands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Level {
+pub struct BandSpacing {
     /// Distance of neighbouring bands, in ns.
     pub spacing_ns: f64,
     /// For values: 1 is perfectly quantised. For differences: the share of steps with this size.
@@ -57,14 +57,14 @@ pub struct Level {
     pub explained: Vec<String>,
 }
 
-impl Levels {
+impl ThinnedTimes {
     /// Adds the next value, in ns.
     #[inline]
     pub fn push(&mut self, v: i64) {
         let difference = self.last.replace(v).and_then(|l| v.checked_sub(l));
         self.fine |= v % 1000 != 0;
         if self.seen.is_multiple_of(self.every) {
-            if self.kept.len() >= KEPT {
+            if self.kept.len() >= MAX_VALUES {
                 let mut keep = false;
                 self.kept.retain(|_| {
                     keep = !keep;
@@ -80,11 +80,11 @@ impl Levels {
     }
 
     /// The spacings found, the largest first.
-    pub fn find(&self) -> Vec<Level> {
+    pub fn find(&self) -> Vec<BandSpacing> {
         let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
         let Some(range) = middle_range(&mut values) else { return Vec::new() };
         let shortest = if self.fine { 4.0 } else { 4000.0 };
-        let floor = (range * SAME).max(shortest);
+        let floor = (range * MAX_BAND_WIDTH).max(shortest);
         let mut moves: Vec<f64> = self
             .kept
             .iter()
@@ -93,7 +93,7 @@ impl Levels {
             .filter(|d| *d > floor)
             .collect();
         moves.sort_unstable_by(f64::total_cmp);
-        let mut found: Vec<Level> = Vec::new();
+        let mut found: Vec<BandSpacing> = Vec::new();
         let mut high = range / 2.0;
         while high > floor * 1.5 {
             let low = (high / 8.0).max(floor);
@@ -101,7 +101,7 @@ impl Levels {
             // not.
             let level = spacing(&values, low, high)
                 .filter(|b| b.significant() && recurs(&moves, b.spacing))
-                .map(|b| Level::new(b.spacing, b.strength, Some(b.p_adjusted)));
+                .map(|b| BandSpacing::new(b.spacing, b.strength, Some(b.p_adjusted)));
             if let Some(l) = level {
                 found.push(l);
             }
@@ -137,7 +137,7 @@ fn near(moves: &[f64], q: f64) -> usize {
 }
 
 /// The most frequent difference, if a fifth of the ascending `moves` have it.
-fn commonest(moves: &[f64]) -> Option<Level> {
+fn commonest(moves: &[f64]) -> Option<BandSpacing> {
     let (mut best, mut from) = (0..0, 0);
     for to in 0..moves.len() {
         while moves[to] > moves[from] * 1.03 {
@@ -150,7 +150,7 @@ fn commonest(moves: &[f64]) -> Option<Level> {
     let share = best.len() as f64 / moves.len().max(1) as f64;
     let pitch = *moves.get(best.start + best.len() / 2)?;
     (best.len() >= 10 && share >= 0.2)
-        .then(|| Level { of_differences: true, ..Level::new(pitch, share, None) })
+        .then(|| BandSpacing { of_differences: true, ..BandSpacing::new(pitch, share, None) })
 }
 
 /// The distance between the 1st and the 99th percentile; `None` for few or equal values. Values beyond are ignored,
@@ -168,7 +168,7 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
 
 /// Adds what `link` explains of bands found in round trips of these sizes: a queued packet of one of the most frequent
 /// lengths, or a cell.
-pub fn explain_levels(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) {
+pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[SizeFigures]) {
     let common = |length: fn(&SizeFigures) -> u32| {
         let mut counts = BTreeMap::new();
         for s in sizes {
@@ -176,15 +176,15 @@ pub fn explain_levels(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) 
         }
         let mut list: Vec<(u32, u64)> = counts.into_iter().collect();
         list.sort_by_key(|(_, n)| Reverse(*n));
-        list.into_iter().take(LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
+        list.into_iter().take(MAX_LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
     };
     let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
     levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
 }
 
-impl Level {
-    fn new(spacing_ns: f64, strength: f64, p: Option<f64>) -> Level {
-        Level {
+impl BandSpacing {
+    fn new(spacing_ns: f64, strength: f64, p: Option<f64>) -> BandSpacing {
+        BandSpacing {
             spacing_ns,
             strength,
             p,
@@ -195,9 +195,9 @@ impl Level {
     }
 
     /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
-    pub fn explain(&mut self, link: &Link, out_lengths: &[u32], in_lengths: &[u32]) {
+    pub fn explain(&mut self, link: &AccessLink, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
-            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
+            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION {
                 self.explained.push(what);
             }
         };
@@ -206,11 +206,11 @@ impl Level {
                 let model =
                     if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
                 let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
-                let (name, way) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                let (name, direction) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
                 try_it(
                     model,
                     format!(
-                        "one queued {name} packet of {length} bytes{cells}: {} on the link {way}",
+                        "one queued {name} packet of {length} bytes{cells}: {} on the link {direction}",
                         jitlat_core::units::eng4(model.0)
                     ),
                 );
@@ -227,8 +227,8 @@ impl Level {
 mod tests {
     use super::*;
 
-    fn of_capture(text: &str) -> Vec<Level> {
-        let mut l = Levels::default();
+    fn of_capture(text: &str) -> Vec<BandSpacing> {
+        let mut l = ThinnedTimes::default();
         for line in text.lines().skip(1) {
             let rtt: f64 = line.split(',').nth(2).unwrap().parse().unwrap();
             l.push((rtt * 1e6).round() as i64 * 1000);
@@ -272,7 +272,7 @@ mod tests {
             state = state * 48_271 % 2_147_483_647;
             state as f64 / 2_147_483_647.0
         };
-        let mut l = Levels::default();
+        let mut l = ThinnedTimes::default();
         for _ in 0..1000 {
             let ms = 79.0 + 26.5 * (u() * 6.0).floor() + 3.3125 * (u() * 4.0).floor() + 0.3 * (u() - 0.5);
             l.push((ms * 1e6) as i64);
@@ -284,13 +284,13 @@ mod tests {
         );
     }
 
-    fn level(spacing_ns: f64) -> Level {
-        Level::new(spacing_ns, 0.9, None)
+    fn level(spacing_ns: f64) -> BandSpacing {
+        BandSpacing::new(spacing_ns, 0.9, None)
     }
 
     #[test]
     fn cells_and_queued_packets_of_common_lengths_explain_bands() {
-        let link: Link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+        let link: AccessLink = "pppoe-llc,up=128k,down=512k".parse().unwrap();
         let cell = link.cell().unwrap().0.0 as f64;
         let packet = link.delay_up(1450).0 as f64;
         let size = |out_length, in_length, pairs| SizeFigures {
@@ -310,14 +310,14 @@ mod tests {
         assert_eq!(explained(&[]), [0, 1, 0], "a cell is there without packets");
         assert_eq!(explained(&[size(1450, 52, 1)]), [1, 1, 0]);
         // Only the most frequent lengths count, over all combinations.
-        let mut many: Vec<_> = (0..LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
+        let mut many: Vec<_> = (0..MAX_LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
         many.extend([size(1450, 53, 6), size(1450, 54, 6)]);
         assert_eq!(explained(&many)[0], 1);
         many.pop();
         assert_eq!(explained(&many)[0], 0);
-        let mut exact = level(packet * (1.0 + CLOSE * 0.9));
+        let mut exact = level(packet * (1.0 + MAX_DEVIATION * 0.9));
         exact.explain(&link, &[1450], &[]);
-        let mut off = level(packet * (1.0 + CLOSE * 1.1));
+        let mut off = level(packet * (1.0 + MAX_DEVIATION * 1.1));
         off.explain(&link, &[1450], &[]);
         assert_eq!((exact.explained.len(), off.explained.len()), (1, 0));
     }
@@ -363,14 +363,14 @@ mod tests {
 
     #[test]
     fn of_many_values_every_second_is_kept() {
-        let mut levels = Levels::default();
-        for k in 0..KEPT as i64 + 10 {
+        let mut levels = ThinnedTimes::default();
+        for k in 0..MAX_VALUES as i64 + 10 {
             levels.push(k * 1000);
         }
         assert!(!levels.fine);
-        assert_eq!((levels.kept.len(), levels.every), (KEPT / 2 + 5, 2));
+        assert_eq!((levels.kept.len(), levels.every), (MAX_VALUES / 2 + 5, 2));
         assert_eq!(levels.kept[..3], [(0, None), (2000, Some(1000)), (4000, Some(1000))]);
-        assert_eq!(levels.kept[KEPT / 2], (KEPT as i64 * 1000, Some(1000)));
+        assert_eq!(levels.kept[MAX_VALUES / 2], (MAX_VALUES as i64 * 1000, Some(1000)));
         levels.push(1);
         assert!(levels.fine);
         levels.push(1000);
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn two_levels_are_a_step_and_no_bands() {
         // A delay that is now 50 ms, now 150 ms: every move is of 100 ms.
-        let mut l = Levels::default();
+        let mut l = ThinnedTimes::default();
         (0..400i64)
             .for_each(|k| l.push((if k * k % 7 < 3 { 50_000_000 } else { 150_000_000 }) + k % 5 * 1000));
         let found = l.find();
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn bands_that_the_steps_show_as_well_are_found_once() {
         // Up or down by one of ten bands, 10 ms apart.
-        let mut l = Levels::default();
+        let mut l = ThinnedTimes::default();
         let (mut state, mut band) = (12_345u64, 5i64);
         for _ in 0..2000 {
             state = state * 48_271 % 2_147_483_647;

@@ -13,10 +13,11 @@
 //! results to an access link; [`clocks`] compares the two clocks; [`spread`] holds distributions of any length. Time
 //! stamps are arguments; nothing is read from a clock or a file here.
 //!
-//! The crate is pure and depends on `jitlat-core`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
+//! Neighbours: the crate is pure and depends on `jitlat-core` and `jitlat-verdict`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
 //! `passive` of `jitlat-instruments` joins the steps to an instrument.
 #![forbid(unsafe_code)]
 
+mod capture_point;
 pub mod clocks;
 pub mod compat;
 pub mod echo;
@@ -48,35 +49,34 @@ pub mod tcp;
 mod testing;
 mod time_queue;
 pub mod verdict;
-mod way;
 
-pub use clocks::{ClockDifference, Clocks};
+pub use capture_point::CapturePoint;
+pub use clocks::{ClockComparison, ClockDifference};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::{Echoes, PingFigures, PingSource};
-pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, WayFigures};
-pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowRtt, FlowWay, Flows, Grouping};
-pub use identity::{Fields, Identity, IdentityRule};
-pub use levels::{Level, Levels, explain_levels};
+pub use estimate::{MatchedFigures, PairEstimator, PassiveSummary, RatedPair, Resampler};
+pub use flows::{FlowAnalyzer, FlowDirection, FlowFigures, FlowKey, FlowNumbers, FlowRtt, Grouping};
+pub use identity::{Identity, IdentityFields, IdentityRule};
+pub use levels::{BandSpacing, ThinnedTimes, explain_levels};
 pub use link::{LinkQuestion, ModelFigures, NotALinkQuestion, fit_sizes};
 pub use link_layer::{LinkType, Skip};
 pub use matcher::{MatchCounts, MatchObserver, Matcher};
 pub use observer::{CaptureEvent, CaptureObserver, StreamObserver, of_streams};
 pub use one_point::{OnePoint, OnePointFlow, OnePointResult};
 pub use order::InOrder;
-pub use packet::{Frame, Packet, decode};
-pub use pairing::{Pair, Pairer, Record};
+pub use packet::{Frame, IpPacket, decode};
+pub use pairing::{Pairer, Record, SyntheticPair};
 pub use part::{CapturePart, ClockLine, FirstPass, IndexedFile, PartError, PartState};
-pub use periods::{EndedPeriod, PeriodRecord, Periods};
+pub use periods::{EndedPeriod, PeriodRecord, PeriodStreams};
 pub use result::PassiveResult;
 pub use serialisation::Serialisation;
 pub use sighting::Sighting;
 pub use sizes::SizeFigures;
-pub use spread::{Spread, SpreadFigures};
+pub use spread::{SpanSpread, SpreadFigures};
 pub use stream_traffic::{StreamTraffic, WireCounts};
-pub use streams::{StreamSink, Streams};
-pub use survey::{NoPlan, PacketPreview, Plan, Sides, clock_line, survey};
+pub use streams::{StreamBuilder, StreamSink};
+pub use survey::{MatchPlan, NoPlan, PacketPreview, Sides, clock_line, survey};
 pub use time_queue::TimeQueue;
-pub use way::{Point, Way};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -4,14 +4,14 @@
 use super::sizes::SizeFigures;
 use core::str::FromStr;
 use jitlat_core::Span;
-use jitlat_core::link::{Fit, Link, MAX_OVERHEAD, NotALink, fit};
+use jitlat_core::link::{AccessLink, LinkFit, MAX_OVERHEAD, NotALink, fit};
 use serde::Serialize;
 
 /// A question about a link: what a known one explains, or which one it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkQuestion {
     /// What this link explains.
-    Compare(Link),
+    Compare(AccessLink),
     /// The link that the sizes suggest.
     Fit {
         /// Bytes added by a tunnel.
@@ -21,7 +21,7 @@ pub enum LinkQuestion {
 
 impl LinkQuestion {
     /// The link to compare with; None where it is to be found.
-    pub fn link(&self) -> Option<&Link> {
+    pub fn link(&self) -> Option<&AccessLink> {
         match self {
             LinkQuestion::Compare(link) => Some(link),
             LinkQuestion::Fit { .. } => None,
@@ -85,7 +85,7 @@ pub struct ModelFigures {
 
 impl ModelFigures {
     /// What `link` takes for pairs of these sizes.
-    pub fn of(link: &Link, size: &SizeFigures) -> ModelFigures {
+    pub fn of(link: &AccessLink, size: &SizeFigures) -> ModelFigures {
         let (out, back) = (u64::from(size.out_length), u64::from(size.in_length));
         let rtt = link.rtt(out, back);
         ModelFigures {
@@ -102,7 +102,7 @@ impl ModelFigures {
 }
 
 /// The fit over pairs of two packets of one size.
-pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<Fit> {
+pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<LinkFit> {
     let same: Vec<_> = sizes
         .iter()
         .filter(|s| s.out_length == s.in_length)
@@ -125,12 +125,12 @@ mod tests {
         for wrong in ["fit,tunnel=65536", "fit,tunnel=", "fit28"] {
             assert_eq!(question(wrong), Err(NotALinkQuestion::Fit));
         }
-        assert_eq!(question("up=1k"), Err("up=1k".parse::<Link>().unwrap_err().into()));
+        assert_eq!(question("up=1k"), Err("up=1k".parse::<AccessLink>().unwrap_err().into()));
     }
 
     #[test]
     fn what_a_model_leaves_of_a_size_is_above_it() {
-        let link: Link = "plain,up=8M,down=4M".parse().unwrap();
+        let link: AccessLink = "plain,up=8M,down=4M".parse().unwrap();
         // 100 bytes take 0.1 ms and 200 take 0.4 ms.
         let size = SizeFigures {
             out_length: 100,

@@ -109,7 +109,7 @@ pub(super) enum Network {
 }
 
 /// The network layer and where it begins.
-type Found = Result<(Network, usize), Skip>;
+type NetworkLayer = Result<(Network, usize), Skip>;
 
 /// The IP packet in the most frequent frames: IPv4 directly in Ethernet.
 #[inline]
@@ -121,7 +121,7 @@ pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> 
 }
 
 /// The network layer of a frame.
-pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> Found {
+pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
     match link {
         LinkType::ETHERNET => after_ethertype(data, ETHERNET_ADDRESSES),
         LinkType::LINUX_SLL => after_ethertype(data, SLL_TYPE_AT),
@@ -151,12 +151,12 @@ fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
 }
 
 /// The network layer according to the EtherType at `at`.
-fn after_ethertype(data: &[u8], at: usize) -> Found {
+fn after_ethertype(data: &[u8], at: usize) -> NetworkLayer {
     after_tags(data, at + ETHERTYPE, be16(data, at)?)
 }
 
 /// The network layer after an EtherType, through any VLAN tags.
-fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> Found {
+fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> NetworkLayer {
     use ethertype::{OLD_SERVICE_VLAN, SERVICE_VLAN, VLAN};
     for _ in 0..MAX_TAGS {
         if !matches!(kind, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN) {
@@ -168,7 +168,7 @@ fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> Found {
     Err(Skip::Malformed)
 }
 
-fn by_ethertype(data: &[u8], kind: u16, at: usize) -> Found {
+fn by_ethertype(data: &[u8], kind: u16, at: usize) -> NetworkLayer {
     match kind {
         ethertype::IPV4 => Ok((Network::V4, at)),
         ethertype::IPV6 => Ok((Network::V6, at)),
@@ -186,7 +186,7 @@ fn by_ethertype(data: &[u8], kind: u16, at: usize) -> Found {
     }
 }
 
-fn after_ppp(data: &[u8], mut at: usize) -> Found {
+fn after_ppp(data: &[u8], mut at: usize) -> NetworkLayer {
     if data.get(at..at + HDLC.len()) == Some(&HDLC) {
         at += HDLC.len();
     }
@@ -200,7 +200,7 @@ fn after_ppp(data: &[u8], mut at: usize) -> Found {
     }
 }
 
-fn after_labels(data: &[u8], mut at: usize) -> Found {
+fn after_labels(data: &[u8], mut at: usize) -> NetworkLayer {
     for _ in 0..MAX_LABELS {
         // The lowest bit of the third byte marks the bottom of the stack (RFC 3032 §2.1).
         let is_bottom = data.get(at + 2).ok_or(Skip::Truncated)? & 1 == 1;
@@ -220,7 +220,7 @@ fn after_labels(data: &[u8], mut at: usize) -> Found {
 mod tests {
     use super::*;
 
-    fn ethernet(rest: &[u8]) -> Found {
+    fn ethernet(rest: &[u8]) -> NetworkLayer {
         find_network_layer(LinkType::ETHERNET, &[&[0; ETHERNET_ADDRESSES][..], rest].concat())
     }
 

@@ -8,9 +8,10 @@
 
 mod matches;
 
-use super::sighting::TWICE;
-use super::{CapturePart, Identity, Point, Record, Sighting, Way};
+use super::sighting::MAX_COPY_GAP_NS;
+use super::{CapturePart, CapturePoint, Identity, Record, Sighting};
 use core::hash::{BuildHasherDefault, Hasher};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span, WallTime};
 pub use matches::MatchCounts;
 use matches::{MatchedSource, Matches, OpenSighting};
@@ -18,13 +19,13 @@ use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
 /// How long a matched name stays known, so that a duplicate is recognised.
-const LINGER: i64 = SECOND / 20;
+const MATCHED_LINGER: i64 = SECOND / 20;
 /// With more sightings of one name at one point within the window, they cannot be distinguished.
-const GROUP: usize = 8;
+const MAX_EQUAL_NAMES: usize = 8;
 /// Number of matches between two updates of the clock offset.
-const RETUNE: u32 = 1024;
+const MATCHES_PER_UPDATE: u32 = 1024;
 /// Most sightings held; beyond that the oldest are given up before their time.
-const CAPACITY: usize = 4 << 20;
+const MAX_SIGHTINGS: usize = 4 << 20;
 
 /// Receives the fate of packets.
 pub trait MatchObserver {
@@ -34,9 +35,9 @@ pub trait MatchObserver {
     /// numbers the sightings at the packet's source point, each way from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
-    fn lost(&mut self, _way: Way, _seq: u64, _sent: WallTime, _flow: u32) {}
+    fn lost(&mut self, _way: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
     /// Source sighting `seq` does not count: ambiguous, or outside the time that both captures cover.
-    fn void(&mut self, _way: Way, _seq: u64) {}
+    fn void(&mut self, _way: Direction, _seq: u64) {}
 }
 
 /// The identity is already a hash.
@@ -55,12 +56,12 @@ impl Hasher for IdentityHasher {
     }
 }
 
-type Table<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
+type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
     /// Seen at one point.
-    Waiting(Point, OpenSighting),
+    Waiting(CapturePoint, OpenSighting),
     /// Seen at both: its source sighting, and when it was last seen at the far point, on that point's clock.
     Matched { source: MatchedSource, last: i64 },
     /// Seen more than once at a point; the sightings are in `groups`.
@@ -73,19 +74,19 @@ enum NameState {
 
 /// A name and its state: 64 bytes, because a window's worth of them is held.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct NameEntry {
     id: Identity,
     state: NameState,
     /// Common time of the first sighting.
     born: i64,
     /// Common time of the latest.
     touched: i64,
-    way: Way,
+    direction: Direction,
 }
 
 /// Where a name's entry is, by its number in a queue.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum QueuePosition {
     Young(u32),
     Old(u32),
 }
@@ -93,7 +94,7 @@ enum Place {
 /// Entries in the order of their creation. Their numbers are consecutive 32-bit numbers; far fewer are held.
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<NameEntry>,
     /// Number of the first entry.
     first: u32,
 }
@@ -101,32 +102,32 @@ struct Queue {
 impl Queue {
     /// Returns the entry's number.
     #[inline]
-    fn push(&mut self, e: Entry) -> u32 {
+    fn push(&mut self, e: NameEntry) -> u32 {
         let n = self.first.wrapping_add(self.entries.len() as u32);
         self.entries.push_back(e);
         n
     }
 
     #[inline]
-    fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
+    fn get_mut(&mut self, number: u32) -> Option<&mut NameEntry> {
         self.entries.get_mut(number.wrapping_sub(self.first) as usize)
     }
 
     /// The oldest, if it was born before `limit`.
     #[inline]
-    fn pop_before(&mut self, limit: i64) -> Option<Entry> {
+    fn pop_before(&mut self, limit: i64) -> Option<NameEntry> {
         self.entries.front().filter(|e| e.born < limit)?;
         self.pop()
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<NameEntry> {
         self.first = self.first.wrapping_add(u32::from(!self.entries.is_empty()));
         self.entries.pop_front()
     }
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct SightingGroup {
     seen: [Vec<OpenSighting>; 2],
 }
 
@@ -136,19 +137,19 @@ pub struct Matcher {
     window: i64,
     now: i64,
     /// The known names; none of their entries is `Gone`.
-    table: Table<Place>,
+    table: NameTable<QueuePosition>,
     /// Entries in about the order in which they are needed again, because the table's memory is scattered.
     young: Queue,
     /// Names that are not matched soon, or repeat.
     old: Queue,
-    groups: Table<Group>,
+    groups: NameTable<SightingGroup>,
     matches: Matches,
     capacity: usize,
 }
 
 /// Why a name is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum SettleReason {
     /// Its window is over, or both captures are.
     Expired,
     /// There is no more room to wait for it.
@@ -164,12 +165,12 @@ impl Matcher {
         Matcher {
             window: window.0.max(1),
             now: i64::MIN,
-            table: Table::default(),
+            table: NameTable::default(),
             young: Queue::default(),
             old: Queue::default(),
-            groups: Table::default(),
+            groups: NameTable::default(),
             matches: Matches::new(offset.0),
-            capacity: CAPACITY,
+            capacity: MAX_SIGHTINGS,
         }
     }
 
@@ -180,7 +181,7 @@ impl Matcher {
 
     /// The same, of which only what is seen in `part` counts, and which knows how long the whole captures are.
     pub fn of_part(mut self, part: CapturePart) -> Matcher {
-        for (point, span) in [Point::Reference, Point::Monitor].into_iter().zip(part.spans) {
+        for (point, span) in [CapturePoint::Reference, CapturePoint::Monitor].into_iter().zip(part.spans) {
             if let Some((first, last)) = span {
                 self.covers(point, first);
                 self.covers(point, last);
@@ -197,24 +198,24 @@ impl Matcher {
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Way) -> MatchCounts {
-        self.matches.ways[way as usize].counts
+    pub fn counts(&self, direction: Direction) -> MatchCounts {
+        self.matches.directions[direction as usize].counts
     }
 
     /// Records that a point's capture covers `at`, whatever the packet.
-    pub fn covers(&mut self, point: Point, at: WallTime) {
+    pub fn covers(&mut self, point: CapturePoint, at: WallTime) {
         self.matches.covers(point, at.0);
     }
 
     /// Records that a point's capture dropped packets in this time, so that whether what it did not see was lost is unknown.
-    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+    pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }
 
     /// Adds one sighting. Sightings of one point come in about the order of its clock; the points are merged by
     /// (reference time, monitor time − [`Self::offset`]).
     #[inline]
-    pub fn push(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) {
+    pub fn push(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) {
         self.covers(point, s.at);
         let common = self.matches.common(point, s.at.0);
         if common > self.now {
@@ -225,8 +226,8 @@ impl Matcher {
         match self.table.entry(s.id) {
             NameSlot::Vacant(v) => {
                 let state = NameState::Waiting(point, self.matches.register(point, &s));
-                let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
-                v.insert(Place::Young(self.young.push(e)));
+                let e = NameEntry { id: s.id, state, born: common, touched: common, direction: s.direction };
+                v.insert(QueuePosition::Young(self.young.push(e)));
             }
             NameSlot::Occupied(o) => {
                 let place = *o.get();
@@ -236,8 +237,8 @@ impl Matcher {
                     NameState::Waiting(p, other) if p != point => {
                         let seen = self.matches.register(point, &s);
                         let (source, arrival) =
-                            if p.is_source(s.way) { (other, seen) } else { (seen, other) };
-                        self.matches.matched(s.way, source, arrival, out);
+                            if p.is_source(s.direction) { (other, seen) } else { (seen, other) };
+                        self.matches.matched(s.direction, source, arrival, out);
                         NameState::Matched { source: MatchedSource::of(&source), last: arrival.at }
                     }
                     _ => self.again(point, s, state, out),
@@ -259,10 +260,10 @@ impl Matcher {
         }
     }
 
-    fn entry(&mut self, place: Place) -> Option<&mut Entry> {
+    fn entry(&mut self, place: QueuePosition) -> Option<&mut NameEntry> {
         match place {
-            Place::Young(n) => self.young.get_mut(n),
-            Place::Old(n) => self.old.get_mut(n),
+            QueuePosition::Young(n) => self.young.get_mut(n),
+            QueuePosition::Old(n) => self.old.get_mut(n),
         }
     }
 
@@ -283,45 +284,45 @@ impl Matcher {
     /// Settles everything once both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
-            self.settle(e, End::Expired, out);
+            self.settle(e, SettleReason::Expired, out);
         }
         self.matches.release(out);
     }
 
-    fn fresh(&mut self, point: Point, s: Sighting, common: i64) {
+    fn fresh(&mut self, point: CapturePoint, s: Sighting, common: i64) {
         let state = NameState::Waiting(point, self.matches.register(point, &s));
-        let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
-        self.table.insert(s.id, Place::Young(self.young.push(e)));
+        let e = NameEntry { id: s.id, state, born: common, touched: common, direction: s.direction };
+        self.table.insert(s.id, QueuePosition::Young(self.young.push(e)));
     }
 
     /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of the name.
     fn again(
         &mut self,
-        point: Point,
+        point: CapturePoint,
         s: Sighting,
         state: NameState,
         out: &mut impl MatchObserver,
     ) -> NameState {
-        let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= TWICE;
+        let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= MAX_COPY_GAP_NS;
         match state {
             NameState::Waiting(_, seen) => {
                 if near(seen.at) {
-                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                    self.matches.directions[s.direction as usize].counts.captured_twice +=
                         self.matches.one(point, s.at.0);
                     return state;
                 }
-                let mut g = Group::default();
+                let mut g = SightingGroup::default();
                 g.seen[point as usize] = vec![seen, self.matches.register(point, &s)];
                 self.groups.insert(s.id, g);
                 NameState::Group
             }
             NameState::Matched { source, last } => {
-                if near(if point.is_source(s.way) { source.at } else { last }) {
-                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                if near(if point.is_source(s.direction) { source.at } else { last }) {
+                    self.matches.directions[s.direction as usize].counts.captured_twice +=
                         self.matches.one(point, s.at.0);
                     return state;
                 }
-                if point.is_source(s.way) {
+                if point.is_source(s.direction) {
                     // A new packet with the same name: the old one is settled.
                     return NameState::Gone;
                 }
@@ -331,10 +332,10 @@ impl Matcher {
             NameState::Group => self.regroup(point, s, out),
             NameState::Distrusted => {
                 let one = self.matches.one(point, s.at.0);
-                let counts = &mut self.matches.ways[s.way as usize].counts;
+                let counts = &mut self.matches.directions[s.direction as usize].counts;
                 match point {
-                    Point::Reference => counts.seen_at_reference += one,
-                    Point::Monitor => counts.seen_at_monitor += one,
+                    CapturePoint::Reference => counts.seen_at_reference += one,
+                    CapturePoint::Monitor => counts.seen_at_monitor += one,
                 }
                 counts.ambiguous += one;
                 NameState::Distrusted
@@ -344,10 +345,11 @@ impl Matcher {
     }
 
     /// A further sighting of a name that is already several.
-    fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) -> NameState {
+    fn regroup(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
-        if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
-            self.matches.ways[s.way as usize].counts.captured_twice += self.matches.one(point, s.at.0);
+        if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= MAX_COPY_GAP_NS) {
+            self.matches.directions[s.direction as usize].counts.captured_twice +=
+                self.matches.one(point, s.at.0);
             return NameState::Group;
         }
         let seen = self.matches.register(point, &s);
@@ -357,16 +359,16 @@ impl Matcher {
         if here == there {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
-                match s.way {
-                    Way::Out => self.matches.matched(s.way, *r, *m, out),
-                    Way::In => self.matches.matched(s.way, *m, *r, out),
+                match s.direction {
+                    Direction::Up => self.matches.matched(s.direction, *r, *m, out),
+                    Direction::Down => self.matches.matched(s.direction, *m, *r, out),
                 }
             }
             let [source, arrival] =
-                [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
+                [s.direction as usize, 1 - s.direction as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
-        } else if here > GROUP {
-            self.dissolve(s.way, s.id, End::Distrusted, out);
+        } else if here > MAX_EQUAL_NAMES {
+            self.dissolve(s.direction, s.id, SettleReason::Distrusted, out);
             NameState::Distrusted
         } else {
             NameState::Group
@@ -375,76 +377,82 @@ impl Matcher {
 
     fn expire(&mut self, out: &mut impl MatchObserver) {
         let now = self.now;
-        while let Some(e) = self.young.pop_before(now.saturating_sub(LINGER)) {
+        while let Some(e) = self.young.pop_before(now.saturating_sub(MATCHED_LINGER)) {
             self.outgrow(e);
         }
         let limit = now.saturating_sub(self.window);
         while let Some(e) = self.old.pop_before(limit) {
             if matches!(e.state, NameState::Group | NameState::Distrusted) && e.touched >= limit {
-                self.keep(Entry { born: now, ..e });
+                self.keep(NameEntry { born: now, ..e });
             } else {
-                self.settle(e, End::Expired, out);
+                self.settle(e, SettleReason::Expired, out);
             }
         }
     }
 
     /// Moves a name out of the young queue: forgotten if matched some time ago, otherwise kept for the window.
     #[inline]
-    fn outgrow(&mut self, e: Entry) {
+    fn outgrow(&mut self, e: NameEntry) {
         match e.state {
             NameState::Gone => {}
-            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
+            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > MATCHED_LINGER / 10 => {
                 self.table.remove(&e.id);
             }
             _ => self.keep(e),
         }
     }
 
-    fn keep(&mut self, e: Entry) {
-        self.table.insert(e.id, Place::Old(self.old.push(e)));
+    fn keep(&mut self, e: NameEntry) {
+        self.table.insert(e.id, QueuePosition::Old(self.old.push(e)));
     }
 
     fn give_up_oldest(&mut self, out: &mut impl MatchObserver) {
         if let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
-            self.settle(e, End::GivenUp, out);
+            self.settle(e, SettleReason::GivenUp, out);
         }
     }
 
     /// Settles a name.
-    fn settle(&mut self, e: Entry, why: End, out: &mut impl MatchObserver) {
+    fn settle(&mut self, e: NameEntry, why: SettleReason, out: &mut impl MatchObserver) {
         if matches!(e.state, NameState::Gone) {
             return;
         }
         self.table.remove(&e.id);
         match e.state {
-            NameState::Waiting(p, seen) if why == End::GivenUp => {
-                self.matches.ways[e.way as usize].counts.given_up += self.matches.one(p, seen.at);
-                self.matches.void(e.way, p, seen, out);
+            NameState::Waiting(p, seen) if why == SettleReason::GivenUp => {
+                self.matches.directions[e.direction as usize].counts.given_up += self.matches.one(p, seen.at);
+                self.matches.void(e.direction, p, seen, out);
             }
-            NameState::Waiting(p, seen) => self.matches.unmatched(e.way, p, seen, out),
-            NameState::Group => self.dissolve(e.way, e.id, why, out),
+            NameState::Waiting(p, seen) => self.matches.unmatched(e.direction, p, seen, out),
+            NameState::Group => self.dissolve(e.direction, e.id, why, out),
             NameState::Matched { .. } | NameState::Distrusted | NameState::Gone => {}
         }
     }
 
     /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
     /// is ambiguous.
-    fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl MatchObserver) {
+    fn dissolve(
+        &mut self,
+        direction: Direction,
+        id: Identity,
+        why: SettleReason,
+        out: &mut impl MatchObserver,
+    ) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
-        for point in [Point::Reference, Point::Monitor] {
+        for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             for seen in &g.seen[point as usize] {
                 let one = self.matches.one(point, seen.at);
-                let counts = &mut self.matches.ways[way as usize].counts;
+                let counts = &mut self.matches.directions[direction as usize].counts;
                 match why {
-                    End::Expired if one_sided => {
-                        self.matches.unmatched(way, point, *seen, out);
+                    SettleReason::Expired if one_sided => {
+                        self.matches.unmatched(direction, point, *seen, out);
                         continue;
                     }
-                    End::GivenUp => counts.given_up += one,
-                    End::Expired | End::Distrusted => counts.ambiguous += one,
+                    SettleReason::GivenUp => counts.given_up += one,
+                    SettleReason::Expired | SettleReason::Distrusted => counts.ambiguous += one,
                 }
-                self.matches.void(way, point, *seen, out);
+                self.matches.void(direction, point, *seen, out);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! passes these events to it.
 
 use crate::tcp::DirectedEvent;
-use crate::{Estimate, Plan, Record};
+use crate::{MatchPlan, RatedPair, Record};
 use jitlat_core::observer::{Event, Observer, Unobserved};
 
 /// An event of an analysis of captured traffic, in this order: `Listening` (live points only), `Planned`, then `Pairs`,
@@ -16,9 +16,9 @@ pub enum CaptureEvent<'a> {
     /// Capturing has started; names of the reference and the monitor point.
     Listening([&'a str; 2]),
     /// Traffic that both points captured was found: which addresses are followed, and how packets are named.
-    Planned(&'a Plan),
+    Planned(&'a MatchPlan),
     /// New round trips of captured traffic.
-    Pairs(&'a [Estimate]),
+    Pairs(&'a [RatedPair]),
     /// Captured packets recognised at both points, in the order of their arrival, without duplicates.
     Matched(&'a [Record]),
     /// Events of captured TCP segments, in their order.

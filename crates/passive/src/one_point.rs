@@ -6,9 +6,9 @@
 //! The point divides a round trip: to the server and back is what lies beyond it on the server's side, the host there
 //! included; to the client and back is the rest.
 
-use super::packet::{Packet, UDP};
-use super::spread::{Spread, SpreadFigures};
-use super::tcp::{Connection, TcpAnalyzer};
+use super::packet::{IpPacket, UDP};
+use super::spread::{SpanSpread, SpreadFigures};
+use super::tcp::{ObservedConnection, TcpAnalyzer};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;
@@ -17,9 +17,9 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 /// Most QUIC flows that are followed; further ones are only counted.
-const FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
+const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
 /// Edges in conflict with the rule of the spin bit, in percent of all, beyond which an end does not keep to it.
-const CONFLICTS: u64 = 20;
+const MAX_CONFLICT_PERCENT: u64 = 20;
 /// Bytes of a UDP header.
 const HEADER: usize = 8;
 
@@ -59,7 +59,7 @@ pub struct OnePointResult {
     pub not_followed: u64,
 }
 
-type End = (u128, u16);
+type FlowEndpoint = (u128, u16);
 
 /// One direction of a QUIC flow.
 #[derive(Debug, Default)]
@@ -72,8 +72,8 @@ struct Spin {
 
 #[derive(Debug)]
 struct QuicFlow {
-    client: End,
-    server: End,
+    client: FlowEndpoint,
+    server: FlowEndpoint,
     packets: u64,
     /// Whether a long header with a known version was seen.
     is_quic: bool,
@@ -81,16 +81,16 @@ struct QuicFlow {
     spins: [Spin; 2],
     edges: u64,
     conflicts: u64,
-    whole: Spread,
+    whole: SpanSpread,
     /// To the server and back, to the client and back.
-    parts: [Spread; 2],
+    parts: [SpanSpread; 2],
 }
 
 /// Finds round trips in the packets of one capture point.
 #[derive(Debug, Default)]
 pub struct OnePoint {
     tcp: TcpAnalyzer,
-    quic: HashMap<(End, End), QuicFlow, RandomState>,
+    quic: HashMap<(FlowEndpoint, FlowEndpoint), QuicFlow, RandomState>,
     packets: u64,
     skipped: u64,
     not_followed: u64,
@@ -98,7 +98,7 @@ pub struct OnePoint {
 
 impl OnePoint {
     /// Handles a packet captured at `at`.
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) {
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) {
         self.packets += 1;
         if p.protocol != UDP {
             self.tcp.push(at, p).for_each(drop);
@@ -115,7 +115,7 @@ impl OnePoint {
             if kind.is_none() || !begins {
                 return;
             }
-            if self.quic.len() >= FLOWS {
+            if self.quic.len() >= MAX_FLOWS {
                 self.not_followed += 1;
                 return;
             }
@@ -149,7 +149,7 @@ impl OnePoint {
     }
 }
 
-fn of_connection(c: &Connection) -> OnePointFlow {
+fn of_connection(c: &ObservedConnection) -> OnePointFlow {
     let (server_rtt_ns, client_rtt_ns) = (c.up.rtt_timestamp_ns, c.down.rtt_timestamp_ns);
     let none = server_rtt_ns.is_none() && client_rtt_ns.is_none();
     OnePointFlow {
@@ -195,7 +195,7 @@ fn spin_bit(payload: &[u8]) -> bool {
 }
 
 impl QuicFlow {
-    fn new(client: End, server: End) -> QuicFlow {
+    fn new(client: FlowEndpoint, server: FlowEndpoint) -> QuicFlow {
         QuicFlow {
             client,
             server,
@@ -204,13 +204,13 @@ impl QuicFlow {
             spins: <[Spin; 2]>::default(),
             edges: 0,
             conflicts: 0,
-            whole: Spread::of_flow(),
-            parts: [Spread::of_flow(), Spread::of_flow()],
+            whole: SpanSpread::of_flow(),
+            parts: [SpanSpread::of_flow(), SpanSpread::of_flow()],
         }
     }
 
     /// Handles a packet from `from`; `value` is its spin bit.
-    fn push(&mut self, at: WallTime, from: End, kind: Quic, value: bool) {
+    fn push(&mut self, at: WallTime, from: FlowEndpoint, kind: Quic, value: bool) {
         self.packets += 1;
         if kind == Quic::Long {
             self.is_quic = true;
@@ -243,8 +243,8 @@ impl QuicFlow {
 
     fn figures(&self) -> OnePointFlow {
         let turned = self.edges > 1;
-        let kept = 100 * self.conflicts <= CONFLICTS * self.edges;
-        let figures = |spread: &Spread| spread.figures(0).filter(|_| turned && kept);
+        let kept = 100 * self.conflicts <= MAX_CONFLICT_PERCENT * self.edges;
+        let figures = |spread: &SpanSpread| spread.figures(0).filter(|_| turned && kept);
         OnePointFlow {
             protocol: "quic",
             client: socket(self.client),
@@ -265,7 +265,7 @@ impl QuicFlow {
 }
 
 /// An end as a socket address.
-fn socket((address, port): End) -> SocketAddr {
+fn socket((address, port): FlowEndpoint) -> SocketAddr {
     let address = Ipv6Addr::from_bits(address);
     SocketAddr::new(address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4), port)
 }
@@ -275,8 +275,8 @@ mod tests {
     use super::*;
     use jitlat_core::Span;
 
-    const CLIENT: End = (1, 50_000);
-    const SERVER: End = (2, 443);
+    const CLIENT: FlowEndpoint = (1, 50_000);
+    const SERVER: FlowEndpoint = (2, 443);
     const MS: i64 = 1_000_000;
 
     /// A connection that is seen 3 ms from its client and 7 ms from its server, with a packet each way every `gap`
@@ -287,7 +287,7 @@ mod tests {
         // What is on its way to each end: when it arrives there, and its value.
         let mut on_way: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
         let mut received = [None, None];
-        let mut observed: Vec<(i64, End, bool)> = Vec::new();
+        let mut observed: Vec<(i64, FlowEndpoint, bool)> = Vec::new();
         for ms in (0..2000).filter(|ms| ms % gap == 0) {
             for end in [0, 1] {
                 for (_, value) in on_way[end].extract_if(.., |(at, _)| *at <= ms) {

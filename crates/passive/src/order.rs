@@ -3,11 +3,11 @@
 use super::Sighting;
 
 /// Largest disorder that is corrected: capture queues of several processors, merged files.
-const HORIZON: i64 = 50_000_000;
+const MAX_DISORDER_NS: i64 = 50_000_000;
 /// A larger step back is a clock that was set, not disorder.
-const STEP: i64 = 1_000_000_000;
+const MIN_CLOCK_STEP_NS: i64 = 1_000_000_000;
 /// Sightings held back at most.
-const HELD: usize = 1 << 16;
+const MAX_HELD: usize = 1 << 16;
 
 /// Holds sightings for at least 50 ms and releases them in (time, arrival) order, many at a time.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl InOrder {
     /// The next one is earlier than one that is held.
     #[cold]
     fn note_disorder(&mut self, at: i64) {
-        if self.newest.saturating_sub(at) > STEP {
+        if self.newest.saturating_sub(at) > MIN_CLOCK_STEP_NS {
             self.steps_back += 1;
             self.sort();
             self.past = self.held.len();
@@ -72,12 +72,12 @@ impl InOrder {
     pub fn take(&mut self, mut room: Vec<Sighting>) -> Vec<Sighting> {
         self.sort();
         let newest = self.held.last().map_or(0, |l| l.at.0);
-        let ripe = |h: &Sighting| newest.saturating_sub(h.at.0) > HORIZON;
+        let ripe = |h: &Sighting| newest.saturating_sub(h.at.0) > MAX_DISORDER_NS;
         let n = match self.unsorted {
             true => self.held.len(),
             false => self.past + self.held[self.past..].partition_point(ripe),
         };
-        let n = n.max(self.held.len().saturating_sub(HELD));
+        let n = n.max(self.held.len().saturating_sub(MAX_HELD));
         room.extend_from_slice(&self.held[n..]);
         self.held.truncate(n);
         self.past = 0;
@@ -105,14 +105,20 @@ impl InOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use jitlat_core::spec::Direction;
     use jitlat_core::time::WallTime;
 
     fn run(times: &[i64]) -> (Vec<i64>, InOrder) {
         let mut order = InOrder::default();
         let mut out = Vec::new();
         for (i, t) in times.iter().enumerate() {
-            let s = Sighting { at: WallTime(t * 1_000_000), id: i as u64, length: 0, way: Way::Out, flow: 0 };
+            let s = Sighting {
+                at: WallTime(t * 1_000_000),
+                id: i as u64,
+                length: 0,
+                direction: Direction::Up,
+                flow: 0,
+            };
             order.push(s);
             out.extend(order.take(Vec::new()));
         }
@@ -133,7 +139,13 @@ mod tests {
         assert_eq!(out, [10_000, 10_001, 5_000, 5_001]);
         assert_eq!(order.steps_back(), 1);
         let mut held = InOrder::default();
-        let at = |t: i64| Sighting { at: WallTime(t * 1_000_000), id: 0, length: 0, way: Way::Out, flow: 0 };
+        let at = |t: i64| Sighting {
+            at: WallTime(t * 1_000_000),
+            id: 0,
+            length: 0,
+            direction: Direction::Up,
+            flow: 0,
+        };
         [10_000, 10_001, 5_003, 5_001, 5_002].into_iter().for_each(|t| held.push(at(t)));
         let out: Vec<_> = held.finish().iter().map(|s| s.at.0 / 1_000_000).collect();
         assert_eq!(out, [10_000, 10_001, 5_001, 5_002, 5_003]);
@@ -143,14 +155,14 @@ mod tests {
     fn the_bounds_of_order() {
         // 50 ms are held back, a second is still disorder, and what has the same time is none.
         let mut order = InOrder::default();
-        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Way::Out, flow: 0 };
-        [0, 1, HORIZON, HORIZON].into_iter().for_each(|t| order.push(at(t)));
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, direction: Direction::Up, flow: 0 };
+        [0, 1, MAX_DISORDER_NS, MAX_DISORDER_NS].into_iter().for_each(|t| order.push(at(t)));
         assert!(order.take(Vec::new()).is_empty());
-        order.push(at(HORIZON + 1));
+        order.push(at(MAX_DISORDER_NS + 1));
         assert_eq!((order.take(Vec::new()).len(), order.held(), order.disordered()), (1, 4, 0));
-        order.push(at(HORIZON + 1 - STEP));
+        order.push(at(MAX_DISORDER_NS + 1 - MIN_CLOCK_STEP_NS));
         assert_eq!((order.disordered(), order.steps_back()), (1, 0));
-        order.push(at(HORIZON - STEP));
+        order.push(at(MAX_DISORDER_NS - MIN_CLOCK_STEP_NS));
         assert_eq!((order.disordered(), order.steps_back()), (1, 1));
         // What was there before the step leaves as it is, whatever its time, and the rest is held back.
         assert_eq!((order.take(Vec::new()).len(), order.held()), (5, 1));
@@ -159,7 +171,7 @@ mod tests {
     #[test]
     fn as_they_come_means_so() {
         let mut order = InOrder::as_they_come();
-        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Way::Out, flow: 0 };
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, direction: Direction::Up, flow: 0 };
         [3, 1, 2].into_iter().for_each(|t| order.push(at(t)));
         assert_eq!(order.take(Vec::new()).iter().map(|s| s.at.0).collect::<Vec<_>>(), [3, 1, 2]);
         assert_eq!((order.held(), order.disordered()), (0, 0));
@@ -172,7 +184,7 @@ mod tests {
         let n = 200_000;
         for id in 0..n {
             let at = WallTime(if id == 0 { 900_000_000 } else { 900_000_000 - id as i64 });
-            order.push(Sighting { at, id, length: 0, way: Way::Out, flow: 0 });
+            order.push(Sighting { at, id, length: 0, direction: Direction::Up, flow: 0 });
         }
         let all = order.finish();
         assert!(all.is_sorted_by_key(|s| s.at) && all.len() as u64 == n);
@@ -184,11 +196,11 @@ mod tests {
         let mut order = InOrder::default();
         let mut gone = 0;
         for id in 0..200_000 {
-            order.push(Sighting { at: WallTime(7), id, length: 0, way: Way::Out, flow: 0 });
+            order.push(Sighting { at: WallTime(7), id, length: 0, direction: Direction::Up, flow: 0 });
             if id % 50_000 == 49_999 {
                 gone += order.take(Vec::new()).len();
             }
         }
-        assert_eq!((order.held(), gone), (HELD, 200_000 - HELD));
+        assert_eq!((order.held(), gone), (MAX_HELD, 200_000 - MAX_HELD));
     }
 }

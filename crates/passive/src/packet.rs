@@ -1,4 +1,4 @@
-//! [`Packet`]: the parts of a captured frame that the passive instrument uses.
+//! [`IpPacket`]: the parts of a captured frame that the passive instrument uses.
 //!
 //! [`decode`] parses from the link layer to the transport header without copying. It trusts no length field beyond the
 //! captured bytes, so a frame cut by the snap length is still parsed as far as it goes.
@@ -26,7 +26,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// Why it has none.
     #[inline]
-    pub fn packet(&self) -> Result<Packet<'a>, Skip> {
+    pub fn packet(&self) -> Result<IpPacket<'a>, Skip> {
         decode(self.link, self.data, self.wire_length)
     }
 }
@@ -111,15 +111,15 @@ pub(super) mod udp {
 
 /// The fixed part of an IP header.
 #[derive(Clone, Copy, Debug)]
-enum Header<'a> {
+enum IpHeader<'a> {
     V4(&'a [u8; v4::HEADER]),
     V6(&'a [u8; v6::HEADER]),
 }
 
 /// One captured IP packet, borrowed from its frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    header: Header<'a>,
+pub struct IpPacket<'a> {
+    header: IpHeader<'a>,
     /// Transport protocol, after any IPv6 extension headers.
     pub protocol: u8,
     /// Identification: 16 bits of IPv4, 32 of an IPv6 fragment header, else 0.
@@ -136,16 +136,16 @@ pub struct Packet<'a> {
     pub transport_at: usize,
 }
 
-impl<'a> Packet<'a> {
+impl<'a> IpPacket<'a> {
     /// Source and destination address; IPv4 ones as IPv6 (`::ffff:0:0/96`).
     #[inline]
     pub(super) fn ends(&self) -> (u128, u128) {
         let mapped = |a: &[u8; 4]| 0xffff_0000_0000 | u128::from(u32::from_be_bytes(*a));
         match self.header {
-            Header::V4([.., s0, s1, s2, s3, d0, d1, d2, d3]) => {
+            IpHeader::V4([.., s0, s1, s2, s3, d0, d1, d2, d3]) => {
                 (mapped(&[*s0, *s1, *s2, *s3]), mapped(&[*d0, *d1, *d2, *d3]))
             }
-            Header::V6(h) => (wide(&h[v6::SOURCE..]), wide(&h[v6::DESTINATION..])),
+            IpHeader::V6(h) => (wide(&h[v6::SOURCE..]), wide(&h[v6::DESTINATION..])),
         }
     }
 
@@ -153,8 +153,8 @@ impl<'a> Packet<'a> {
     #[inline]
     pub(super) fn addresses(&self) -> &'a [u8] {
         match self.header {
-            Header::V4(h) => &h[v4::ADDRESSES],
-            Header::V6(h) => &h[v6::ADDRESSES],
+            IpHeader::V4(h) => &h[v4::ADDRESSES],
+            IpHeader::V6(h) => &h[v6::ADDRESSES],
         }
     }
 
@@ -173,17 +173,17 @@ impl<'a> Packet<'a> {
     /// Time to live or hop limit.
     pub fn ttl(&self) -> u8 {
         match self.header {
-            Header::V4(h) => h[v4::TTL],
-            Header::V6(h) => h[v6::HOP_LIMIT],
+            IpHeader::V4(h) => h[v4::TTL],
+            IpHeader::V6(h) => h[v6::HOP_LIMIT],
         }
     }
 
     /// TOS or traffic class octet.
     pub fn traffic_class(&self) -> u8 {
         match self.header {
-            Header::V4(h) => h[v4::TRAFFIC_CLASS],
+            IpHeader::V4(h) => h[v4::TRAFFIC_CLASS],
             // The eight bits after the version.
-            Header::V6(h) => h[0] << 4 | h[1] >> 4,
+            IpHeader::V6(h) => h[0] << 4 | h[1] >> 4,
         }
     }
 
@@ -238,14 +238,14 @@ fn wide(bytes: &[u8]) -> u128 {
 /// # Errors
 /// Why it holds no usable packet.
 #[inline]
-pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
+pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     match plain_ipv4(link, data) {
         Some((ip, header)) => ipv4(ip, wire_length.max(data.len() as u32) - header as u32),
         None => decode_any(link, data, wire_length),
     }
 }
 
-fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<Packet<'_>, Skip> {
+fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     let (network, at) = find_network_layer(link, data)?;
     let rest = data.get(at..).ok_or(Skip::Truncated)?;
     let on_wire = wire_length.max(data.len() as u32) - at as u32;
@@ -267,7 +267,7 @@ fn be16(header: &[u8], at: usize) -> u16 {
 }
 
 #[inline]
-fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
+fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
     let h = data.first_chunk::<{ v4::HEADER }>().ok_or(Skip::Truncated)?;
     let header = usize::from(h[v4::VERSION_AND_LENGTH] & 15) * 4;
     if h[v4::VERSION_AND_LENGTH] >> 4 != 4 || header < v4::HEADER {
@@ -286,8 +286,8 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
         return Err(Skip::Truncated);
     }
     let fragment = be16(h, v4::FRAGMENT);
-    Ok(Packet {
-        header: Header::V4(h),
+    Ok(IpPacket {
+        header: IpHeader::V4(h),
         protocol: h[v4::PROTOCOL],
         ident: be16(h, v4::IDENTIFICATION).into(),
         fragment_offset: fragment & v4::OFFSET,
@@ -298,7 +298,7 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
     })
 }
 
-fn ipv6(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
+fn ipv6(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
     let h = data.first_chunk::<{ v6::HEADER }>().ok_or(Skip::Truncated)?;
     if h[v6::VERSION] >> 4 != 6 {
         return Err(Skip::Malformed);
@@ -308,8 +308,8 @@ fn ipv6(data: &[u8], on_wire: u32) -> Result<Packet<'_>, Skip> {
         l => l + v6::HEADER as u32,
     };
     let ip = &data[..data.len().min(length as usize)];
-    let mut p = Packet {
-        header: Header::V6(h),
+    let mut p = IpPacket {
+        header: IpHeader::V6(h),
         protocol: h[v6::NEXT_HEADER],
         ident: 0,
         fragment_offset: 0,
@@ -362,7 +362,7 @@ mod tests {
         0x13, 0x88, 0x13, 0x89, 0, 12, 0, 0, 1, 2, 3, 4, // UDP and four bytes
     ];
 
-    fn udp(p: &Packet<'_>) {
+    fn udp(p: &IpPacket<'_>) {
         assert_eq!((p.protocol, p.ports()), (17, Some((5000, 5001))));
         assert_eq!((p.length, p.ident, p.ttl(), p.traffic_class()), (32, 0x1234, 63, 0xb8));
         assert_eq!((p.src(), p.dst()), ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));

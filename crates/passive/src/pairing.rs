@@ -4,14 +4,14 @@
 //! before an IN record, with that IN record. It is the only set of pairs in which no other record lies between the two
 //! at the monitor, so the two are as close in time as possible, each packet is used once, and no parameter is needed.
 
-use super::Way;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
 /// One packet seen at both points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Which way it went.
-    pub way: Way,
+    pub direction: Direction,
     /// When it passed the reference point, on the reference clock.
     pub reference: WallTime,
     /// When it passed the monitor point, on the monitor clock.
@@ -25,23 +25,23 @@ pub struct Record {
 impl Record {
     /// Raw one-way delay, clock offset included.
     pub fn delay(&self) -> Span {
-        match self.way {
-            Way::Out => self.monitor - self.reference,
-            Way::In => self.reference - self.monitor,
+        match self.direction {
+            Direction::Up => self.monitor - self.reference,
+            Direction::Down => self.reference - self.monitor,
         }
     }
 }
 
 /// A synthetic pair: a round trip as an application's packets had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct SyntheticPair {
     /// The packet from the reference to the monitor point.
     pub out: Record,
     /// The packet from the monitor to the reference point.
     pub back: Record,
 }
 
-impl Pair {
+impl SyntheticPair {
     /// Total pair time: from the OUT packet leaving the reference point to the IN packet reaching it.
     pub fn total(&self) -> Span {
         self.back.reference - self.out.reference
@@ -95,23 +95,23 @@ pub struct Pairer {
 
 impl Pairer {
     /// Adds the next record; returns the pair it completes, if any.
-    pub fn push(&mut self, r: Record) -> Option<Pair> {
-        match r.way {
-            Way::Out => {
+    pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
+        match r.direction {
+            Direction::Up => {
                 if self.latest.is_none_or(|l| l.monitor < r.monitor) {
                     self.before = self.latest;
                 }
                 self.latest = Some(r);
                 None
             }
-            Way::In => {
+            Direction::Down => {
                 let out = if self.latest.is_some_and(|l| l.monitor < r.monitor) {
                     self.before = None;
                     self.latest.take()
                 } else {
                     self.before.take().filter(|b| b.monitor < r.monitor)
                 };
-                out.map(|out| Pair { out, back: r })
+                out.map(|out| SyntheticPair { out, back: r })
             }
         }
     }
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn record(way: Way, monitor: i64) -> Record {
-        Record { way, reference: WallTime(0), monitor: WallTime(monitor), length: 100, flow: 0 }
+    fn record(direction: Direction, monitor: i64) -> Record {
+        Record { direction, reference: WallTime(0), monitor: WallTime(monitor), length: 100, flow: 0 }
     }
 
-    fn pairs(records: &[(Way, i64)]) -> Vec<(i64, i64)> {
+    fn pairs(records: &[(Direction, i64)]) -> Vec<(i64, i64)> {
         let mut p = Pairer::default();
         records
             .iter()
@@ -135,14 +135,14 @@ mod tests {
             .collect()
     }
 
-    use Way::{In, Out};
+    use Direction::{Down, Up};
 
     #[test]
     fn the_worked_example() {
         let s = |x: f64| WallTime((x * 1e9) as i64);
-        let out = Record { reference: s(1.0), monitor: s(101.2), ..record(Out, 0) };
-        let back = Record { reference: s(1.4), monitor: s(101.25), ..record(In, 0) };
-        let p = Pair { out, back };
+        let out = Record { reference: s(1.0), monitor: s(101.2), ..record(Up, 0) };
+        let back = Record { reference: s(1.4), monitor: s(101.25), ..record(Down, 0) };
+        let p = SyntheticPair { out, back };
         assert_eq!(
             (p.total().0 / 1000, p.turnaround().0 / 1000, p.rtt().0 / 1000),
             (400_000, 50_000, 350_000)
@@ -154,24 +154,24 @@ mod tests {
 
     #[test]
     fn one_pair_at_every_change_from_out_to_in() {
-        assert_eq!(pairs(&[(Out, 1), (Out, 2), (In, 3), (In, 4), (Out, 5), (In, 6)]), [(2, 3), (5, 6)]);
-        assert_eq!(pairs(&[(In, 1), (In, 2), (Out, 3)]), []);
-        assert_eq!(pairs(&[(Out, 1), (In, 2)]), [(1, 2)], "the last pair too");
+        assert_eq!(pairs(&[(Up, 1), (Up, 2), (Down, 3), (Down, 4), (Up, 5), (Down, 6)]), [(2, 3), (5, 6)]);
+        assert_eq!(pairs(&[(Down, 1), (Down, 2), (Up, 3)]), []);
+        assert_eq!(pairs(&[(Up, 1), (Down, 2)]), [(1, 2)], "the last pair too");
     }
 
     #[test]
     fn an_out_at_the_same_instant_does_not_precede() {
-        assert_eq!(pairs(&[(Out, 5), (In, 5)]), []);
-        assert_eq!(pairs(&[(Out, 3), (Out, 5), (In, 5), (In, 6)]), [(3, 5), (5, 6)]);
-        assert_eq!(pairs(&[(Out, 3), (Out, 5), (Out, 5), (In, 5), (In, 6)]), [(3, 5), (5, 6)]);
-        assert_eq!(pairs(&[(In, 5), (Out, 5), (In, 6)]), [(5, 6)]);
-        assert_eq!(pairs(&[(Out, 3), (Out, 5), (In, 3)]), [], "out of order");
+        assert_eq!(pairs(&[(Up, 5), (Down, 5)]), []);
+        assert_eq!(pairs(&[(Up, 3), (Up, 5), (Down, 5), (Down, 6)]), [(3, 5), (5, 6)]);
+        assert_eq!(pairs(&[(Up, 3), (Up, 5), (Up, 5), (Down, 5), (Down, 6)]), [(3, 5), (5, 6)]);
+        assert_eq!(pairs(&[(Down, 5), (Up, 5), (Down, 6)]), [(5, 6)]);
+        assert_eq!(pairs(&[(Up, 3), (Up, 5), (Down, 3)]), [], "out of order");
     }
 
     /// The loop of the reference description, literally.
-    fn by_the_book(records: &[(Way, i64)]) -> Vec<(i64, i64)> {
-        let list = |w: Way| records.iter().filter(move |r| r.0 == w).map(|r| r.1);
-        let (mut outs, mut ins) = (list(Out), list(In));
+    fn by_the_book(records: &[(Direction, i64)]) -> Vec<(i64, i64)> {
+        let list = |w: Direction| records.iter().filter(move |r| r.0 == w).map(|r| r.1);
+        let (mut outs, mut ins) = (list(Up), list(Down));
         let mut made = Vec::new();
         let Some(mut cur) = outs.next() else { return made };
         while let Some(mut i) = ins.next() {
@@ -197,7 +197,7 @@ mod tests {
         #[test]
         fn the_same_pairs_as_the_loop_of_the_description(steps in prop::collection::vec((any::<bool>(), 0i64..3), 0..60)) {
             let mut t = 0;
-            let records: Vec<_> = steps.iter().map(|(out, dt)| { t += dt; (if *out { Out } else { In }, t) }).collect();
+            let records: Vec<_> = steps.iter().map(|(out, dt)| { t += dt; (if *out { Up } else { Down }, t) }).collect();
             prop_assert_eq!(pairs(&records), by_the_book(&records));
         }
     }

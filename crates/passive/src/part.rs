@@ -6,8 +6,10 @@
 
 use super::pipeline::CaptureFacts;
 use super::{
-    Estimator, IdentityRule, MatchCounts, MatchObserver, PassiveResult, Plan, Point, Record, Sides, Way,
+    CapturePoint, IdentityRule, MatchCounts, MatchObserver, MatchPlan, PairEstimator, PassiveResult, Record,
+    Sides,
 };
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
@@ -40,10 +42,10 @@ impl ClockLine {
 
     /// A time of a point's clock on the reference clock.
     #[inline]
-    pub fn on_reference(&self, point: Point, at: WallTime) -> i64 {
+    pub fn on_reference(&self, point: CapturePoint, at: WallTime) -> i64 {
         match point {
-            Point::Reference => at.0,
-            Point::Monitor => {
+            CapturePoint::Reference => at.0,
+            CapturePoint::Monitor => {
                 let raw = at.0.saturating_sub(self.offset.0);
                 raw.saturating_sub((raw.saturating_sub(self.at.0) as f64 * self.drift) as i64)
             }
@@ -74,13 +76,13 @@ pub struct CapturePart {
 impl CapturePart {
     /// Whether what was seen at this time belongs to it.
     #[inline]
-    pub fn keeps(&self, point: Point, at: WallTime) -> bool {
+    pub fn keeps(&self, point: CapturePoint, at: WallTime) -> bool {
         (self.from.0..self.to.0).contains(&self.clocks.on_reference(point, at))
     }
 
     /// Whether it is read.
     #[inline]
-    pub fn reads(&self, point: Point, at: WallTime) -> bool {
+    pub fn reads(&self, point: CapturePoint, at: WallTime) -> bool {
         let at = self.clocks.on_reference(point, at);
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
     }
@@ -141,8 +143,8 @@ impl FirstPass {
     pub const KIND: &str = "spp-plan";
 
     /// The plan of the survey.
-    pub fn plan(&self) -> Plan {
-        Plan {
+    pub fn plan(&self) -> MatchPlan {
+        MatchPlan {
             sides: self.sides.clone(),
             fields: self.identity.fields,
             offset: self.offset_ns,
@@ -188,7 +190,7 @@ pub struct PartState {
 
 /// As it is written: times as differences to the packet before.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenPart {
     version: u32,
     sides: [Sides; 2],
     identity: IdentityRule,
@@ -300,14 +302,14 @@ impl PartState {
     pub fn save(&self) -> Result<Vec<u8>, PartError> {
         let mut last = 0i64;
         let monitor = |r: &Record| r.monitor.0.wrapping_sub(std::mem::replace(&mut last, r.monitor.0));
-        let written = Written {
+        let written = WrittenPart {
             version: VERSION,
             sides: self.sides.clone(),
             identity: self.identity,
             offset: self.offset,
             window: self.window,
             part: self.part,
-            ways: self.records.iter().map(|r| r.way == Way::In).collect(),
+            ways: self.records.iter().map(|r| r.direction == Direction::Down).collect(),
             monitor: self.records.iter().map(monitor).collect(),
             delay: self.records.iter().map(|r| r.monitor.0.wrapping_sub(r.reference.0)).collect(),
             length: self.records.iter().map(|r| r.length).collect(),
@@ -325,7 +327,7 @@ impl PartState {
     pub fn load(bytes: &[u8]) -> Result<PartState, PartError> {
         let body = unseal(FIRST_LINE, ANY_VERSION, bytes).map_err(|not| not.of("spp"))?;
         let impossible = |what: String| PartError::Impossible(what);
-        let w: Written = jitlat_core::msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
+        let w: WrittenPart = jitlat_core::msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
         let n = w.ways.len();
         if w.version != VERSION {
             return Err(PartError::Version);
@@ -338,7 +340,7 @@ impl PartState {
         let records = rows.map(|((back, step), (delay, length))| {
             at = at.wrapping_add(*step);
             Record {
-                way: if *back { Way::In } else { Way::Out },
+                direction: if *back { Direction::Down } else { Direction::Up },
                 reference: WallTime(at.wrapping_sub(*delay)),
                 monitor: WallTime(at),
                 length: *length,
@@ -384,13 +386,13 @@ impl PartState {
     /// The figures of all its packets; pairs go to `estimator`, which is returned with them.
     pub fn result(
         self,
-        mut estimator: Estimator,
-        mut after_some: impl FnMut(&mut Estimator),
+        mut estimator: PairEstimator,
+        mut after_some: impl FnMut(&mut PairEstimator),
     ) -> PassiveResult {
         // In the order of arrival: figures of consecutive packets are of packets that arrived so.
-        let arrival = |r: &Record| match r.way {
-            Way::Out => self.part.clocks.on_reference(Point::Monitor, r.monitor),
-            Way::In => r.reference.0,
+        let arrival = |r: &Record| match r.direction {
+            Direction::Up => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
+            Direction::Down => r.reference.0,
         };
         let mut arrived = self.records.clone();
         arrived.sort_by_key(arrival);
@@ -398,9 +400,9 @@ impl PartState {
         let mut counts = self.counts;
         counts.iter_mut().for_each(|c| c.reordered = 0);
         for r in arrived {
-            let (k, sent) = match r.way {
-                Way::Out => (0, r.reference.0),
-                Way::In => (1, r.monitor.0),
+            let (k, sent) = match r.direction {
+                Direction::Up => (0, r.reference.0),
+                Direction::Down => (1, r.monitor.0),
             };
             counts[k].reordered += u64::from(sent < last[k]);
             last[k] = last[k].max(sent);
@@ -413,7 +415,7 @@ impl PartState {
             }
         }
         after_some(&mut estimator);
-        let plan = Plan {
+        let plan = MatchPlan {
             fields: self.identity.fields,
             sides: self.sides,
             offset: self.offset,
@@ -436,7 +438,7 @@ impl PartState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fields;
+    use crate::IdentityFields;
 
     fn part(from: i64, to: i64) -> CapturePart {
         let clocks = ClockLine { at: WallTime(1000), offset: Span(-70), drift: 1e-4 };
@@ -445,7 +447,7 @@ mod tests {
 
     fn state(from: i64, to: i64) -> PartState {
         let record = |k: i64| Record {
-            way: Way::BOTH[(k % 2) as usize],
+            direction: Direction::BOTH[(k % 2) as usize],
             reference: WallTime(k * 10),
             monitor: WallTime(k * 10 - 65),
             length: 40,
@@ -453,7 +455,7 @@ mod tests {
         };
         PartState {
             sides: [Sides::any(), Sides::any()],
-            identity: IdentityRule { fields: Fields::ALL, available: 80 },
+            identity: IdentityRule { fields: IdentityFields::ALL, available: 80 },
             offset: Span(-70),
             window: Span(1000),
             part: part(from, to),
@@ -466,14 +468,14 @@ mod tests {
     #[test]
     fn a_time_belongs_to_one_part_on_either_clock() {
         for at in (0..1_000_000).step_by(777).map(WallTime) {
-            for point in [Point::Reference, Point::Monitor] {
+            for point in [CapturePoint::Reference, CapturePoint::Monitor] {
                 let parts = [(i64::MIN, 5000), (5000, 300_000), (300_000, i64::MAX)];
                 assert_eq!(parts.iter().filter(|(a, b)| part(*a, *b).keeps(point, at)).count(), 1);
             }
         }
         assert!(
-            part(500, 600).reads(Point::Reference, WallTime(400))
-                && !part(500, 600).keeps(Point::Reference, WallTime(400))
+            part(500, 600).reads(CapturePoint::Reference, WallTime(400))
+                && !part(500, 600).keeps(CapturePoint::Reference, WallTime(400))
         );
     }
 
@@ -517,7 +519,7 @@ mod tests {
                 let mut next = part.clone();
                 (next.part.from, next.part.to) = (part.part.to, WallTime(i64::MAX));
                 let _ = part.append(next);
-                part.result(Estimator::new(Span(1_000_000_000), None), |_| ());
+                part.result(PairEstimator::new(Span(1_000_000_000), None), |_| ());
             }
         }
     }

@@ -1,14 +1,14 @@
 //! [`PassiveResult`]: the result of two capture points.
 
 use super::pipeline::CaptureFacts;
-use super::{FlowFigures, IdentityRule, PassiveSummary, Plan, SizeFigures};
+use super::{FlowFigures, IdentityRule, MatchPlan, PassiveSummary, SizeFigures};
 use jitlat_core::time::Span;
 
 /// The results, and how they were obtained.
 #[derive(Clone, Debug)]
 pub struct PassiveResult {
     /// The addresses, direction and offset used.
-    pub plan: Plan,
+    pub plan: MatchPlan,
     /// Whether the user has given the addresses.
     pub addresses_given: bool,
     /// How packets were identified.

@@ -6,11 +6,11 @@
 use serde::Serialize;
 
 /// Longer packets are counted with this length.
-const LONGEST: usize = (1 << 16) - 1;
+const MAX_LENGTH: usize = (1 << 16) - 1;
 /// Packets of a length before its least delay counts.
-const ENOUGH: u32 = 5;
+const MIN_PACKETS_PER_LENGTH: u32 = 5;
 /// The lengths must differ by at least this many bytes.
-const SPREAD: usize = 100;
+const MIN_LENGTH_SPREAD: usize = 100;
 
 /// The least delay by packet length.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl Lengths {
     /// Adds a packet.
     #[inline]
     pub fn push(&mut self, length: u32, delay: i64) {
-        let i = (length as usize).min(LONGEST);
+        let i = (length as usize).min(MAX_LENGTH);
         if i >= self.table.len() {
             self.table.resize((i + 1).next_power_of_two(), (0, i64::MAX));
         }
@@ -58,13 +58,13 @@ impl Lengths {
             .table
             .iter()
             .enumerate()
-            .filter(|(_, (n, _))| *n >= ENOUGH)
+            .filter(|(_, (n, _))| *n >= MIN_PACKETS_PER_LENGTH)
             .map(|(i, (_, d))| (i as f64, *d as f64))
             .collect();
         // With very many lengths use only every k-th: the number of pairs grows with their square.
         let points: Vec<_> = points.iter().copied().step_by(points.len().div_ceil(300).max(1)).collect();
         let (first, last) = (points.first()?, points.last()?);
-        if last.0 - first.0 < SPREAD as f64 {
+        if last.0 - first.0 < MIN_LENGTH_SPREAD as f64 {
             return None;
         }
         let mut slopes: Vec<f64> = (0..points.len())

@@ -1,11 +1,11 @@
 //! [`Sighting`]: one packet seen at one point.
 
 use super::identity::Identity;
-use super::way::Way;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// The same name at the same point this soon, in ns, is one packet captured twice.
-pub(super) const TWICE: i64 = 1_000_000;
+pub(super) const MAX_COPY_GAP_NS: i64 = 1_000_000;
 
 /// One packet seen at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Sighting {
     /// Length of the IP packet, in bytes.
     pub length: u32,
     /// Which way it goes.
-    pub way: Way,
+    pub direction: Direction,
     /// The flow it belongs to, as the caller numbers flows.
     pub flow: u32,
 }

@@ -1,6 +1,6 @@
 //! [`SizeFigures`]: round trips by the sizes of their packets.
 
-use super::spread::Spread;
+use super::spread::SpanSpread;
 use serde::Serialize;
 
 /// Round trips of the pairs of one size each way.
@@ -26,7 +26,7 @@ pub struct SizeFigures {
 
 impl SizeFigures {
     /// Those of pairs of these lengths, OUT first; None without any.
-    pub(super) fn of((out_length, in_length): (u32, u32), rtt: &Spread) -> Option<SizeFigures> {
+    pub(super) fn of((out_length, in_length): (u32, u32), rtt: &SpanSpread) -> Option<SizeFigures> {
         let figures = rtt.figures(0)?;
         Some(SizeFigures {
             out_length,

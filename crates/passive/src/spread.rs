@@ -1,4 +1,4 @@
-//! [`Spread`]: the distribution of any number of times in bounded memory.
+//! [`SpanSpread`]: the distribution of any number of times in bounded memory.
 
 use jitlat_core::distribution::{LogHistogram, Percent, Precision};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 /// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact for few values and follow the rule
 /// of [`LogHistogram`] for many.
 #[derive(Clone, Debug)]
-pub struct Spread {
+pub struct SpanSpread {
     histogram: LogHistogram,
     sum: i128,
 }
 
-/// The figures of a [`Spread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
+/// The figures of a [`SpanSpread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpreadFigures {
@@ -37,26 +37,26 @@ pub struct SpreadFigures {
     pub max: i64,
 }
 
-impl Default for Spread {
+impl Default for SpanSpread {
     /// Exact up to a quarter of a million values, then at most 1/1024 too high.
-    fn default() -> Spread {
-        Spread::new(Precision::CAPTURE)
+    fn default() -> SpanSpread {
+        SpanSpread::new(Precision::CAPTURE)
     }
 }
 
-impl Spread {
-    fn new(precision: Precision) -> Spread {
-        Spread { histogram: LogHistogram::new(precision), sum: 0 }
+impl SpanSpread {
+    fn new(precision: Precision) -> SpanSpread {
+        SpanSpread { histogram: LogHistogram::new(precision), sum: 0 }
     }
 
     /// For one of many flows: exact up to 256 values, then at most 1/64 too high, in about ten kilobytes.
-    pub(super) fn of_flow() -> Spread {
-        Spread::new(Precision::FLOW)
+    pub(super) fn of_flow() -> SpanSpread {
+        SpanSpread::new(Precision::FLOW)
     }
 
     /// One of many packet sizes: exact up to 1024 values, then at most 1/1024 too high.
-    pub(super) fn of_size() -> Spread {
-        Spread::new(Precision::STREAM)
+    pub(super) fn of_size() -> SpanSpread {
+        SpanSpread::new(Precision::STREAM)
     }
 
     /// Adds one value.
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn exact_while_few() {
-        let mut s = Spread::default();
+        let mut s = SpanSpread::default();
         assert_eq!(s.figures(0), None);
         (1..=100).rev().for_each(|v| s.push(v * 10));
         let f = s.figures(0).unwrap();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_offset_of_years_costs_no_digit() {
-        let mut s = Spread::of_flow();
+        let mut s = SpanSpread::of_flow();
         // The first is not the least.
         (0..10_000i64).for_each(|i| s.push(-(1 << 60) + (i * 7919 + 3000) % 10_000 * 1000));
         let f = s.figures(-(1 << 60)).unwrap();
@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn never_too_low_when_many() {
-        for (mut s, exact, share) in [(Spread::default(), 262_144, 1024), (Spread::of_flow(), 256, 64)] {
+        for (mut s, exact, share) in
+            [(SpanSpread::default(), 262_144, 1024), (SpanSpread::of_flow(), 256, 64)]
+        {
             let n = 400_000i64;
             (0..n).for_each(|i| s.push((i * 7_919_993 % n) * 1000 - 200_000));
             let f = s.figures(0).unwrap();
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn how_many_values_are_exact_depends_on_what_it_is_for() {
-        for (mut s, exact) in [(Spread::of_flow(), 256), (Spread::of_size(), 1024)] {
+        for (mut s, exact) in [(SpanSpread::of_flow(), 256), (SpanSpread::of_size(), 1024)] {
             let value = |k: i64| 1_000_000 + k * 1003;
             (0..exact).for_each(|k| s.push(value(k)));
             assert_eq!(s.percentiles(2), [0, exact / 2 - 1, exact - 1].map(value));

@@ -1,4 +1,4 @@
-//! [`Streams`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
+//! [`StreamBuilder`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
 //! arrival order, and the [`Session`] they belong to.
 //!
 //! A packet's number is its position among those at the source point that count: a number that does not arrive is a
@@ -9,32 +9,32 @@ use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
 use super::pairing::Record;
 use super::survey::Sides;
-use super::{Point, TimeQueue, Way};
+use super::{CapturePoint, TimeQueue};
 use core::net::IpAddr;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::session::{Ending, PASSIVE, Session};
 use jitlat_core::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
-use jitlat_core::time::{Source, Span, Stamp, WallTime};
+use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// How far back a duplicate of a packet can still be numbered.
-const MEMORY: u64 = 1 << 20;
+const DUPLICATE_WINDOW: u64 = 1 << 20;
 /// Most arrivals that wait for the fate of an earlier packet; beyond that this packet does not count.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// Receives the records of both ways.
 pub trait StreamSink {
     /// The next packet of a way that counts, in the order of the numbers, with the time it was sent on its source's clock. Its
     /// arrivals come later.
-    fn counted(&mut self, _way: Way, _sent: WallTime) {}
+    fn counted(&mut self, _way: Direction, _sent: WallTime) {}
 
-    /// The next arrival of a way; its number is below the way's later [`Streams::sent`].
-    fn record(&mut self, way: Way, record: &PacketRecord);
+    /// The next arrival of a way; its number is below the way's later [`StreamBuilder::sent`].
+    fn record(&mut self, direction: Direction, record: &PacketRecord);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PacketFate {
     Pending,
     /// With the time it was sent.
     Counts(WallTime),
@@ -43,7 +43,7 @@ enum Fate {
 
 /// What is known of the packets of one way together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WayFacts {
+pub(super) struct DirectionFacts {
     /// Those that count.
     pub(super) sent: u64,
     /// Times of the first and the last that count, on the source's clock.
@@ -53,20 +53,26 @@ pub(super) struct WayFacts {
     pub(super) bytes: u64,
 }
 
-impl WayFacts {
+impl DirectionFacts {
     pub(super) fn saw(&mut self, at: WallTime) {
         let s = self.span.get_or_insert((at.0, at.0));
         *s = (s.0.min(at.0), s.1.max(at.0));
     }
 
     /// The session of these packets. `sides` as each point sees them.
-    pub(super) fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+    pub(super) fn session(
+        &self,
+        direction: Direction,
+        sides: &[Sides; 2],
+        clocks: &ClockDifference,
+    ) -> Session {
         let (first, last) = self.span.unwrap_or_default();
         let period = last.saturating_sub(first) / i64::try_from(self.sent.max(2) - 1).unwrap_or(i64::MAX);
-        let mut session = session(way, sides, self.sent, self.bytes / self.arrived.max(1), Span(period));
+        let mut session =
+            session(direction, sides, self.sent, self.bytes / self.arrived.max(1), Span(period));
         session.created = self.span.map(|s| WallTime(s.0));
-        let reference = |at: i64| match (way, clocks.offset_ns) {
-            (Way::In, Some(offset)) => at.saturating_sub(offset as i64),
+        let reference = |at: i64| match (direction, clocks.offset_ns) {
+            (Direction::Down, Some(offset)) => at.saturating_sub(offset as i64),
             _ => at,
         };
         session.probes.extend(self.span.into_iter().flat_map(|(first, last)| {
@@ -81,18 +87,18 @@ impl WayFacts {
 
 /// A packet that arrived, by its source sighting.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct ArrivedPacket {
     seq: u64,
     sent: WallTime,
     length: u32,
 }
 
-impl Arrival {
+impl ArrivedPacket {
     /// Its record, as packet `number` of its way, which arrived at `at`.
     fn record(&self, number: i64, at: WallTime) -> PacketRecord {
         let mut record = PacketRecord::new(number);
-        record.set(Moment::Sent, Stamp { at: self.sent, source: Source::Wire });
-        record.set(Moment::Arrived, Stamp { at, source: Source::Wire });
+        record.set(Moment::Sent, Stamp { at: self.sent, source: StampSource::Wire });
+        record.set(Moment::Arrived, Stamp { at, source: StampSource::Wire });
         record.set_size(u16::try_from(self.length).ok());
         record
     }
@@ -100,35 +106,35 @@ impl Arrival {
 
 /// One way's numbers.
 #[derive(Debug, Default)]
-struct WayNumbers {
+struct DirectionNumbers {
     /// Fates of the source sightings from `base` on.
-    fates: VecDeque<Fate>,
+    fates: VecDeque<PacketFate>,
     base: u64,
     /// Sightings before `base` without a number, and which of the recent ones.
     voids: u64,
     recent: VecDeque<u64>,
     /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
-    waiting: TimeQueue<Arrival>,
+    waiting: TimeQueue<ArrivedPacket>,
     /// But for those sent, which are counted by their fates.
-    facts: WayFacts,
+    facts: DirectionFacts,
 }
 
-impl WayNumbers {
-    fn settle(&mut self, seq: u64, fate: Fate, way: Way, sink: &mut impl StreamSink) {
+impl DirectionNumbers {
+    fn settle(&mut self, seq: u64, fate: PacketFate, direction: Direction, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
         let i = i as usize;
         if self.fates.len() <= i {
-            self.fates.resize(i + 1, Fate::Pending);
+            self.fates.resize(i + 1, PacketFate::Pending);
         }
-        if self.fates[i] == Fate::Pending {
+        if self.fates[i] == PacketFate::Pending {
             self.fates[i] = fate;
         }
         while let Some(fate) = self.fates.front().copied() {
             match fate {
-                Fate::Pending => break,
-                Fate::Counts(sent) => sink.counted(way, sent),
-                Fate::Void => {
+                PacketFate::Pending => break,
+                PacketFate::Counts(sent) => sink.counted(direction, sent),
+                PacketFate::Void => {
                     self.voids += 1;
                     self.recent.push_back(self.base);
                 }
@@ -136,7 +142,7 @@ impl WayNumbers {
             self.fates.pop_front();
             self.base += 1;
         }
-        while self.recent.front().is_some_and(|v| v + MEMORY < self.base) {
+        while self.recent.front().is_some_and(|v| v + DUPLICATE_WINDOW < self.base) {
             self.recent.pop_front();
         }
     }
@@ -148,61 +154,62 @@ impl WayNumbers {
 
     /// Whether an arrival has no number: its fate was settled without it, or it is a duplicate of a too old packet.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
-        let forgotten = seq.saturating_add(MEMORY) < self.base;
+        let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }
 
-    fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
-        while self.waiting.len() > WAITING {
+    fn release(&mut self, direction: Direction, sink: &mut impl StreamSink) {
+        while self.waiting.len() > MAX_WAITING {
             // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
-            self.settle(self.base, Fate::Void, way, sink);
-            self.hand_on(way, sink);
+            self.settle(self.base, PacketFate::Void, direction, sink);
+            self.hand_on(direction, sink);
         }
-        self.hand_on(way, sink);
+        self.hand_on(direction, sink);
     }
 
     /// Sends the arrivals before the earliest open fate.
-    fn hand_on(&mut self, way: Way, sink: &mut impl StreamSink) {
+    fn hand_on(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.first().is_some_and(|(_, arrival)| arrival.seq < self.base) {
             let Some((at, arrival)) = self.waiting.pop() else { return };
-            sink.record(way, &arrival.record(self.number(arrival.seq), at));
+            sink.record(direction, &arrival.record(self.number(arrival.seq), at));
         }
     }
 }
 
 /// An [`MatchObserver`] that makes the streams of both ways.
 #[derive(Debug, Default)]
-pub struct Streams<S> {
-    ways: [WayNumbers; 2],
+pub struct StreamBuilder<S> {
+    directions: [DirectionNumbers; 2],
     sink: S,
 }
 
-impl<S: StreamSink> Streams<S> {
+impl<S: StreamSink> StreamBuilder<S> {
     /// Streams into `sink`.
-    pub fn new(sink: S) -> Streams<S> {
-        Streams { ways: Default::default(), sink }
+    pub fn new(sink: S) -> StreamBuilder<S> {
+        StreamBuilder { directions: Default::default(), sink }
     }
 
     /// Packets of a way that count and whose fate is settled: all, once the matcher has finished.
-    pub fn sent(&self, way: Way) -> u64 {
-        let n = &self.ways[way as usize];
+    pub fn sent(&self, direction: Direction) -> u64 {
+        let n = &self.directions[direction as usize];
         n.base - n.voids
     }
 
     /// The session of one way, with what is known so far. `sides` as each point sees them.
-    pub fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
-        let facts = WayFacts { sent: self.sent(way), ..self.ways[way as usize].facts };
-        facts.session(way, sides, clocks)
+    pub fn session(&self, direction: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+        let facts =
+            DirectionFacts { sent: self.sent(direction), ..self.directions[direction as usize].facts };
+        facts.session(direction, sides, clocks)
     }
 
     /// Hands on every arrival that has a number, also those that wait for the number of an earlier arrival.
     pub fn hand_on_numbered(&mut self) {
-        for way in Way::BOTH {
-            let n = &mut self.ways[way as usize];
+        for direction in Direction::BOTH {
+            let n = &mut self.directions[direction as usize];
             let (mut waiting, base) = (std::mem::take(&mut n.waiting), n.base);
             while let Some((at, arrival)) = waiting.pop() {
                 if arrival.seq < base {
-                    self.sink.record(way, &arrival.record(n.number(arrival.seq), at));
+                    self.sink.record(direction, &arrival.record(n.number(arrival.seq), at));
                 } else {
                     n.waiting.push(at, arrival);
                 }
@@ -211,8 +218,8 @@ impl<S: StreamSink> Streams<S> {
     }
 
     /// Whether the fate of a packet is still open before which others are settled.
-    pub fn waits(&self, way: Way) -> bool {
-        !self.ways[way as usize].fates.is_empty()
+    pub fn waits(&self, direction: Direction) -> bool {
+        !self.directions[direction as usize].fates.is_empty()
     }
 
     /// The sink.
@@ -231,12 +238,8 @@ impl<S: StreamSink> Streams<S> {
     }
 }
 
-/// The session of a way before its packets are known.
-pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
-    let direction = match way {
-        Way::Out => Direction::Up,
-        Way::In => Direction::Down,
-    };
+/// Session of one direction before its packets are known.
+pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
     let packets = sent.clamp(1, MAX_PACKETS.into());
     // All of them together: 73 years.
     let longest = i64::MAX / 4 / packets as i64;
@@ -262,46 +265,46 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
         _ => None,
     };
     // Each end as it sees itself: addresses before any translation.
-    let reference: Option<IpAddr> = only(&sides[Point::Reference as usize].reference);
-    let monitor = only(&sides[Point::Monitor as usize].monitor);
-    (session.src, session.dst) = match way {
-        Way::Out => (reference, monitor),
-        Way::In => (monitor, reference),
+    let reference: Option<IpAddr> = only(&sides[CapturePoint::Reference as usize].reference);
+    let monitor = only(&sides[CapturePoint::Monitor as usize].monitor);
+    (session.src, session.dst) = match direction {
+        Direction::Up => (reference, monitor),
+        Direction::Down => (monitor, reference),
     };
     session
 }
 
-impl<S: StreamSink> MatchObserver for Streams<S> {
+impl<S: StreamSink> MatchObserver for StreamBuilder<S> {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        let (sent, arrived) = match r.way {
-            Way::Out => (r.reference, r.monitor),
-            Way::In => (r.monitor, r.reference),
+        let (sent, arrived) = match r.direction {
+            Direction::Up => (r.reference, r.monitor),
+            Direction::Down => (r.monitor, r.reference),
         };
-        let n = &mut self.ways[r.way as usize];
+        let n = &mut self.directions[r.direction as usize];
         if n.is_void(seq, copy) {
             return;
         }
-        n.waiting.push(arrived, Arrival { seq, sent, length: r.length });
+        n.waiting.push(arrived, ArrivedPacket { seq, sent, length: r.length });
         if !copy {
             n.facts.saw(sent);
             n.facts.bytes += u64::from(r.length);
             n.facts.arrived += 1;
-            n.settle(seq, Fate::Counts(sent), r.way, &mut self.sink);
+            n.settle(seq, PacketFate::Counts(sent), r.direction, &mut self.sink);
         }
-        n.release(r.way, &mut self.sink);
+        n.release(r.direction, &mut self.sink);
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, _flow: u32) {
-        let n = &mut self.ways[way as usize];
+    fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, _flow: u32) {
+        let n = &mut self.directions[direction as usize];
         n.facts.saw(sent);
-        n.settle(seq, Fate::Counts(sent), way, &mut self.sink);
-        n.release(way, &mut self.sink);
+        n.settle(seq, PacketFate::Counts(sent), direction, &mut self.sink);
+        n.release(direction, &mut self.sink);
     }
 
-    fn void(&mut self, way: Way, seq: u64) {
-        let n = &mut self.ways[way as usize];
-        n.settle(seq, Fate::Void, way, &mut self.sink);
-        n.release(way, &mut self.sink);
+    fn void(&mut self, direction: Direction, seq: u64) {
+        let n = &mut self.directions[direction as usize];
+        n.settle(seq, PacketFate::Void, direction, &mut self.sink);
+        n.release(direction, &mut self.sink);
     }
 }
 
@@ -312,59 +315,69 @@ mod tests {
     use jitlat_core::time::SECOND;
 
     #[derive(Default)]
-    struct Kept(Vec<(Way, i64, i64)>);
+    struct Kept(Vec<(Direction, i64, i64)>);
 
     impl StreamSink for Kept {
-        fn record(&mut self, way: Way, r: &PacketRecord) {
-            self.0.push((way, r.seq, r.arrived().unwrap().0));
+        fn record(&mut self, direction: Direction, r: &PacketRecord) {
+            self.0.push((direction, r.seq, r.arrived().unwrap().0));
         }
     }
 
     fn out(at: i64) -> Record {
-        Record { way: Way::Out, reference: WallTime(at), monitor: WallTime(at + 50), length: 100, flow: 0 }
+        Record {
+            direction: Direction::Up,
+            reference: WallTime(at),
+            monitor: WallTime(at + 50),
+            length: 100,
+            flow: 0,
+        }
     }
 
     #[test]
     fn what_counts_for_nothing_has_no_number() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         s.arrived(1, out(1), false);
         s.arrived(3, out(3), false);
         s.arrived(3, out(4), true);
-        s.void(Way::Out, 0);
-        assert_eq!(s.sink.0, [(Way::Out, 0, 51)], "sighting 2 is open");
-        s.lost(Way::Out, 2, WallTime(2), 0);
-        s.void(Way::Out, 4);
+        s.void(Direction::Up, 0);
+        assert_eq!(s.sink.0, [(Direction::Up, 0, 51)], "sighting 2 is open");
+        s.lost(Direction::Up, 2, WallTime(2), 0);
+        s.void(Direction::Up, 4);
         s.arrived(5, out(6), false);
-        assert_eq!(s.sink.0[1..], [(Way::Out, 2, 53), (Way::Out, 2, 54), (Way::Out, 3, 56)]);
-        assert_eq!((s.sent(Way::Out), s.sent(Way::In)), (4, 0));
-        let session = s.session(Way::Out, &Default::default(), &ClockDifference::default());
+        assert_eq!(s.sink.0[1..], [(Direction::Up, 2, 53), (Direction::Up, 2, 54), (Direction::Up, 3, 56)]);
+        assert_eq!((s.sent(Direction::Up), s.sent(Direction::Down)), (4, 0));
+        let session = s.session(Direction::Up, &Default::default(), &ClockDifference::default());
         assert_eq!((session.packets(), session.spec.direction()), (4, Direction::Up));
     }
 
     #[test]
     fn arrivals_matched_out_of_turn_are_put_in_order() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         s.arrived(2, out(30), false);
         s.arrived(1, out(20), false);
         s.arrived(0, out(10), false);
-        assert_eq!(s.sink.0, [(Way::Out, 0, 60), (Way::Out, 1, 70), (Way::Out, 2, 80)]);
+        assert_eq!(s.sink.0, [(Direction::Up, 0, 60), (Direction::Up, 1, 70), (Direction::Up, 2, 80)]);
     }
 
     #[test]
     fn a_fate_that_stays_open_is_unknown_in_the_end() {
-        let mut s = Streams::new(Kept::default());
-        let n = WAITING as u64 + 10;
+        let mut s = StreamBuilder::new(Kept::default());
+        let n = MAX_WAITING as u64 + 10;
         for seq in 1..=n {
             s.arrived(seq, out(seq as i64), false);
-            if seq == WAITING as u64 {
-                assert_eq!((s.sink.0.len(), s.ways[0].waiting.len()), (0, WAITING), "there is still room");
+            if seq == MAX_WAITING as u64 {
+                assert_eq!(
+                    (s.sink.0.len(), s.directions[0].waiting.len()),
+                    (0, MAX_WAITING),
+                    "there is still room"
+                );
             }
         }
-        assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
+        assert_eq!((s.sink.0.len() as u64, s.directions[0].waiting.len()), (n, 0));
         // It arrives late: without a number, it is no arrival.
         s.arrived(0, out(n as i64 + 1), false);
         s.arrived(0, out(n as i64 + 2), true);
-        assert_eq!((s.sink.0.len() as u64, s.sent(Way::Out)), (n, n));
+        assert_eq!((s.sink.0.len() as u64, s.sent(Direction::Up)), (n, n));
         assert_eq!((s.sink.0[0].1, s.sink.0.last().map(|k| k.1)), (0, Some(n as i64 - 1)));
     }
 
@@ -375,27 +388,29 @@ mod tests {
         const MS: i64 = 1_000_000;
         let mut events = Vec::new();
         for i in 0..1000i64 {
-            for way in Way::BOTH {
-                let id = (i as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let sent = i * 10 * MS + way as i64 * 3 * MS;
+            for direction in Direction::BOTH {
+                let id = (i as u64 * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let sent = i * 10 * MS + direction as i64 * 3 * MS;
                 // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
-                let late = if way == Way::Out && i % 50 == 7 { 15 * MS } else { 0 };
-                let delay = if way == Way::Out { 12 * MS } else { 8 * MS };
-                let on = |p: Point, t: i64| WallTime(if p == Point::Monitor { t + 5000 * MS } else { t });
-                let (near, far) = if way == Way::Out {
-                    (Point::Reference, Point::Monitor)
-                } else {
-                    (Point::Monitor, Point::Reference)
+                let late = if direction == Direction::Up && i % 50 == 7 { 15 * MS } else { 0 };
+                let delay = if direction == Direction::Up { 12 * MS } else { 8 * MS };
+                let on = |p: CapturePoint, t: i64| {
+                    WallTime(if p == CapturePoint::Monitor { t + 5000 * MS } else { t })
                 };
-                let mut see = |p: Point, t: i64| {
-                    events.push((t, p, Sighting { at: on(p, t), id, length: 200, way, flow: 0 }));
+                let (near, far) = if direction == Direction::Up {
+                    (CapturePoint::Reference, CapturePoint::Monitor)
+                } else {
+                    (CapturePoint::Monitor, CapturePoint::Reference)
+                };
+                let mut see = |p: CapturePoint, t: i64| {
+                    events.push((t, p, Sighting { at: on(p, t), id, length: 200, direction, flow: 0 }));
                 };
                 see(near, sent);
-                if i % 100 == 33 && way == Way::Out {
+                if i % 100 == 33 && direction == Direction::Up {
                     continue;
                 }
                 see(far, sent + delay + late);
-                if i % 40 == 5 && way == Way::In {
+                if i % 40 == 5 && direction == Direction::Down {
                     see(far, sent + delay + 2 * MS);
                 }
             }
@@ -403,13 +418,13 @@ mod tests {
         events.sort_by_key(|e| e.0);
         struct Both([Vec<PacketRecord>; 2]);
         impl StreamSink for Both {
-            fn record(&mut self, way: Way, r: &PacketRecord) {
-                self.0[way as usize].push(*r);
+            fn record(&mut self, direction: Direction, r: &PacketRecord) {
+                self.0[direction as usize].push(*r);
             }
         }
-        let mut clocks = crate::Clocks::default();
-        let mut streams = Streams::new(Both([Vec::new(), Vec::new()]));
-        struct Tee<'a>(&'a mut Streams<Both>, &'a mut crate::Clocks);
+        let mut clocks = crate::ClockComparison::default();
+        let mut streams = StreamBuilder::new(Both([Vec::new(), Vec::new()]));
+        struct Tee<'a>(&'a mut StreamBuilder<Both>, &'a mut crate::ClockComparison);
         impl MatchObserver for Tee<'_> {
             fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
                 if !copy {
@@ -417,11 +432,11 @@ mod tests {
                 }
                 self.0.arrived(seq, r, copy);
             }
-            fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
-                self.0.lost(way, seq, sent, flow);
+            fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
+                self.0.lost(direction, seq, sent, flow);
             }
-            fn void(&mut self, way: Way, seq: u64) {
-                self.0.void(way, seq);
+            fn void(&mut self, direction: Direction, seq: u64) {
+                self.0.void(direction, seq);
             }
         }
         let mut m = Matcher::new(Span(5000 * MS), Span::seconds(2));
@@ -429,7 +444,7 @@ mod tests {
             m.push(*p, *s, &mut Tee(&mut streams, &mut clocks));
         }
         m.finish(&mut Tee(&mut streams, &mut clocks));
-        let sessions = Way::BOTH.map(|w| streams.session(w, &Default::default(), &clocks.difference()));
+        let sessions = Direction::BOTH.map(|w| streams.session(w, &Default::default(), &clocks.difference()));
         let [out, back] = streams.into_sink().0;
         let up = analyze(&sessions[0], out, &Options::default());
         assert_eq!((up.counts.sent, up.counts.lost, up.counts.out_of_sequence), (1000, 10, 20));
@@ -450,10 +465,10 @@ mod tests {
 
     #[test]
     fn a_copy_has_the_number_of_its_packet() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         [0, 1, 2].iter().for_each(|seq| s.arrived(*seq, out(*seq as i64), false));
-        s.void(Way::Out, 3);
-        s.void(Way::Out, 4);
+        s.void(Direction::Up, 3);
+        s.void(Direction::Up, 4);
         s.arrived(5, out(5), false);
         s.arrived(1, out(6), true);
         s.arrived(5, out(7), true);
@@ -463,23 +478,23 @@ mod tests {
 
     #[test]
     fn copies_are_numbered_a_million_packets_back() {
-        let mut n = WayNumbers::default();
+        let mut n = DirectionNumbers::default();
         let mut kept = Kept::default();
-        n.settle(0, Fate::Void, Way::Out, &mut kept);
-        n.base = MEMORY - 1;
-        n.settle(MEMORY - 1, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
+        n.settle(0, PacketFate::Void, Direction::Up, &mut kept);
+        n.base = DUPLICATE_WINDOW - 1;
+        n.settle(DUPLICATE_WINDOW - 1, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
         assert_eq!(
             (n.base, n.recent.len(), n.is_void(0, true), n.is_void(1, true)),
-            (MEMORY, 1, true, false)
+            (DUPLICATE_WINDOW, 1, true, false)
         );
-        n.settle(MEMORY, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
-        assert_eq!((n.base, n.recent.len()), (MEMORY + 1, 0), "forgotten");
+        n.settle(DUPLICATE_WINDOW, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
+        assert_eq!((n.base, n.recent.len()), (DUPLICATE_WINDOW + 1, 0), "forgotten");
         assert!(n.is_void(0, true) && !n.is_void(1, true) && n.is_void(1, false));
     }
 
     #[test]
     fn a_session_is_of_what_was_seen() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         let alone = |n: u8| vec![Prefix::from(IpAddr::from([10, 0, 0, n]))];
         let sides = [
             Sides { reference: alone(1), monitor: alone(2) },
@@ -490,7 +505,7 @@ mod tests {
             let sent = 5 * SECOND + k as i64 * 10 * SECOND;
             let arrived = WallTime(sent - 2 * SECOND + 1_000_000);
             let record = Record {
-                way: Way::In,
+                direction: Direction::Down,
                 reference: arrived,
                 monitor: WallTime(sent),
                 length: 100 * (k as u32 + 1),
@@ -504,7 +519,7 @@ mod tests {
             at: Some(WallTime(0)),
             ..ClockDifference::default()
         };
-        let session = s.session(Way::In, &sides, &clocks);
+        let session = s.session(Direction::Down, &sides, &clocks);
         let spec = &session.spec;
         assert_eq!((spec.packets(), spec.payload(), spec.period()), (4, 250, Span::seconds(10)));
         assert_eq!(session.created, Some(WallTime(5 * SECOND)));
@@ -517,6 +532,6 @@ mod tests {
         // Of several addresses at an end none is its own.
         let mut several = sides;
         several[0].reference.extend(alone(9));
-        assert_eq!(s.session(Way::In, &several, &clocks).dst, None);
+        assert_eq!(s.session(Direction::Down, &several, &clocks).dst, None);
     }
 }

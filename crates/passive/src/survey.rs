@@ -6,13 +6,13 @@
 //! the smallest differences is the clock offset, with an error of at most half the round trip.
 
 use super::identity::Identity;
-use super::identity::{Fields, IdentityRule};
-use super::packet::Packet;
+use super::identity::{IdentityFields, IdentityRule};
+use super::packet::IpPacket;
 use super::part::ClockLine;
-use super::sighting::TWICE;
-use super::way::Way;
+use super::sighting::MAX_COPY_GAP_NS;
 use core::net::IpAddr;
 use jitlat_core::prefix::{Prefix, bits};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -39,24 +39,24 @@ impl Sides {
 
     /// The direction of a packet; `None` if it is not between these sides.
     #[inline]
-    pub fn way(&self, p: &Packet<'_>) -> Option<Way> {
+    pub fn direction(&self, p: &IpPacket<'_>) -> Option<Direction> {
         let (src, dst) = p.ends();
         self.between(src, dst)
     }
 
     #[inline]
-    fn between(&self, src: u128, dst: u128) -> Option<Way> {
+    fn between(&self, src: u128, dst: u128) -> Option<Direction> {
         let among = |list: &[Prefix], a| list.iter().any(|p| p.holds(a));
         if among(&self.reference, src) && among(&self.monitor, dst) {
-            Some(Way::Out)
+            Some(Direction::Up)
         } else if among(&self.monitor, src) && among(&self.reference, dst) {
-            Some(Way::In)
+            Some(Direction::Down)
         } else {
             None
         }
     }
 
-    fn way_of(&self, g: &PacketPreview) -> Option<Way> {
+    fn direction_of(&self, g: &PacketPreview) -> Option<Direction> {
         self.between(bits(g.src), bits(g.dst))
     }
 }
@@ -81,9 +81,9 @@ pub struct PacketPreview {
 
 impl PacketPreview {
     /// From a packet of which both captures have at least `available` bytes.
-    pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
+    pub fn of(p: &IpPacket<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
-            let fields = Fields::Full { addresses: ends, ports: ends, ident };
+            let fields = IdentityFields::Full { addresses: ends, ports: ends, ident };
             IdentityRule { fields, available }.identify(p, None)
         };
         Some(PacketPreview {
@@ -99,11 +99,11 @@ impl PacketPreview {
 
 /// The result of a survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MatchPlan {
     /// The two ends as the reference and the monitor point see them.
     pub sides: [Sides; 2],
     /// The fields of packet names.
-    pub fields: Fields,
+    pub fields: IdentityFields,
     /// Monitor clock minus reference clock, with an error of at most half the round trip.
     pub offset: Span,
     /// Number of common packets it is based on.
@@ -131,7 +131,7 @@ pub fn survey(
     reference: &[PacketPreview],
     monitor: &[PacketPreview],
     asked: Option<&Sides>,
-) -> Result<Plan, NoPlan> {
+) -> Result<MatchPlan, NoPlan> {
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
@@ -144,37 +144,39 @@ pub fn survey(
     let ident = name % 2 == 0;
     let all = found.len();
     if let Some(asked) = asked {
-        found.retain(|(r, m)| asked.way_of(r).is_some() || asked.way_of(m).is_some());
+        found.retain(|(r, m)| asked.direction_of(r).is_some() || asked.direction_of(m).is_some());
         if found.is_empty() {
             return Err(NoPlan::OtherAddresses(all));
         }
     }
-    let (ways, direction_assumed) = directions(&found, asked);
+    let (directions, direction_assumed) = directions(&found, asked);
     let addresses = found.iter().all(|(r, m)| (r.src, r.dst) == (m.src, m.dst));
     let ports = found.iter().all(|(r, m)| r.ports == m.ports);
     let sides = match asked {
         Some(asked) => [asked.clone(), asked.clone()],
-        None => [sides(&found, &ways, |f| f.0), sides(&found, &ways, |f| f.1)],
+        None => [sides(&found, &directions, |f| f.0), sides(&found, &directions, |f| f.1)],
     };
     let difference = |f: &(&PacketPreview, &PacketPreview)| f.1.at - f.0.at;
-    let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
-    let offset = match (of(Way::Out).min(), of(Way::In).max()) {
+    let of = |direction| {
+        found.iter().zip(&directions).filter(move |(_, w)| **w == direction).map(|(f, _)| difference(f).0)
+    };
+    let offset = match (of(Direction::Up).min(), of(Direction::Down).max()) {
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
         (a, b) => Span(a.or(b).unwrap_or(0)),
     };
-    let fields = Fields::Full { addresses, ports, ident };
-    Ok(Plan { sides, fields, offset, common: all, direction_assumed })
+    let fields = IdentityFields::Full { addresses, ports, ident };
+    Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
 /// How the clocks differ over the time of both samples, packets of which are named as the plan says: a line through the middles of the
 /// smallest differences of either way in each of 32 stretches; with one way only, the course of its smallest.
-pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &Plan) -> ClockLine {
+pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
     let name = match plan.fields {
-        Fields::Full { addresses, ports, ident } => {
+        IdentityFields::Full { addresses, ports, ident } => {
             usize::from(!(addresses && ports)) * 2 + usize::from(!ident)
         }
-        Fields::Mask(_) => 0,
+        IdentityFields::Mask(_) => 0,
     };
     let found = common(reference, monitor, name);
     let (Some(first), Some(last)) = (found.first().map(|f| f.0.at), found.last().map(|f| f.0.at)) else {
@@ -183,21 +185,25 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     let length = ((last - first).0 / STRETCHES).saturating_add(1).max(1);
     let mut least: BTreeMap<i64, [Option<i64>; 2]> = BTreeMap::new();
     for (r, m) in &found {
-        let Some(way) = plan.sides[0].way_of(r) else { continue };
+        let Some(direction) = plan.sides[0].direction_of(r) else { continue };
         let difference = (m.at - r.at).0;
-        let slot = &mut least.entry((r.at - first).0 / length).or_default()[way as usize];
-        *slot = Some(match (way, *slot) {
+        let slot = &mut least.entry((r.at - first).0 / length).or_default()[direction as usize];
+        *slot = Some(match (direction, *slot) {
             (_, None) => difference,
-            (Way::Out, Some(d)) => d.min(difference),
-            (Way::In, Some(d)) => d.max(difference),
+            (Direction::Up, Some(d)) => d.min(difference),
+            (Direction::Down, Some(d)) => d.max(difference),
         });
     }
     let middle = |k: &i64| k * length + length / 2;
-    let both = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0]? / 2 + ways[1]? / 2)));
+    let both =
+        least.iter().filter_map(|(k, directions)| Some((middle(k), directions[0]? / 2 + directions[1]? / 2)));
     let mut points: Vec<(i64, i64)> = both.collect();
     let two_ways = points.len() > 2;
     if !two_ways {
-        points = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0].or(ways[1])?))).collect();
+        points = least
+            .iter()
+            .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
+            .collect();
     }
     let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
@@ -211,13 +217,17 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     ClockLine { at: first, offset, drift }
 }
 
-type Found<'a> = (&'a PacketPreview, &'a PacketPreview);
+type PreviewPair<'a> = (&'a PacketPreview, &'a PacketPreview);
 
 /// The packets whose name occurs exactly once at each point.
-fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name: usize) -> Vec<Found<'a>> {
+fn common<'a>(
+    reference: &'a [PacketPreview],
+    monitor: &'a [PacketPreview],
+    name: usize,
+) -> Vec<PreviewPair<'a>> {
     // For one packet captured twice at a point the first sighting counts; a name that really repeats is not used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
-        Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
+        Some(first) => (g.at - first.at).0.saturating_abs() > MAX_COPY_GAP_NS,
         None => {
             *slot = Some(g);
             false
@@ -233,17 +243,17 @@ fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name
             e.2 |= note(&mut e.1, g);
         }
     }
-    let mut found: Vec<Found<'a>> =
+    let mut found: Vec<PreviewPair<'a>> =
         seen.into_values().filter_map(|(r, m, twice)| if twice { None } else { Some((r?, m?)) }).collect();
     found.sort_by_key(|(r, m)| (r.at, m.at));
     found
 }
 
 /// The direction of each of the packets.
-fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
+fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Direction>, bool) {
     if let Some(asked) = asked {
-        let way = |f: &Found<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
-        return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
+        let direction = |f: &PreviewPair<'_>| asked.direction_of(f.0).or_else(|| asked.direction_of(f.1));
+        return (found.iter().map(|f| direction(f).unwrap_or(Direction::Up)).collect(), false);
     }
     // Time differences and hop counts by (source, destination) at the reference point.
     let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
@@ -272,19 +282,24 @@ fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
                 if back.is_some() { src < dst } else { here >= 0 }
             }
         };
-        decided.insert((src, dst), if out { Way::Out } else { Way::In });
+        decided.insert((src, dst), if out { Direction::Up } else { Direction::Down });
     }
-    let ways = found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Way::Out)).collect();
-    (ways, assumed)
+    let directions =
+        found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Direction::Up)).collect();
+    (directions, assumed)
 }
 
 /// The addresses at each end, each on the side where most of its packets put it.
-fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a PacketPreview) -> Sides {
+fn sides<'a>(
+    found: &[PreviewPair<'a>],
+    directions: &[Direction],
+    at: impl Fn(&PreviewPair<'a>) -> &'a PacketPreview,
+) -> Sides {
     let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
-    for (f, way) in found.iter().zip(ways) {
-        let (here, there) = match way {
-            Way::Out => (at(f).src, at(f).dst),
-            Way::In => (at(f).dst, at(f).src),
+    for (f, direction) in found.iter().zip(directions) {
+        let (here, there) = match direction {
+            Direction::Up => (at(f).src, at(f).dst),
+            Direction::Down => (at(f).dst, at(f).src),
         };
         *votes.entry(here).or_default() += 1;
         *votes.entry(there).or_default() -= 1;
@@ -331,7 +346,7 @@ mod tests {
             assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
             assert_eq!(plan.sides[0], plan.sides[1]);
             assert_eq!(plan.offset.0, offset + 100, "half the asymmetry off");
-            assert_eq!((plan.fields, plan.common, plan.direction_assumed), (Fields::ALL, 100, false));
+            assert_eq!((plan.fields, plan.common, plan.direction_assumed), (IdentityFields::ALL, 100, false));
         }
     }
 
@@ -346,10 +361,10 @@ mod tests {
             }
         }
         let plan = survey(&r, &m, None).unwrap();
-        assert_eq!(plan.fields, Fields::Full { addresses: false, ports: true, ident: true });
+        assert_eq!(plan.fields, IdentityFields::Full { addresses: false, ports: true, ident: true });
         assert_eq!((&plan.sides[0].reference, &plan.sides[1].reference), (&vec![A.into()], &vec![N.into()]));
         m.iter_mut().for_each(|g| g.ports = Some((9, 2)));
-        assert_eq!(survey(&r, &m, None).unwrap().fields, Fields::BEHIND_NAT);
+        assert_eq!(survey(&r, &m, None).unwrap().fields, IdentityFields::BEHIND_NAT);
     }
 
     #[test]
@@ -398,7 +413,7 @@ mod tests {
         let (r, mut m) = pair(300, 100, 0);
         m.iter_mut().for_each(|g| [0, 2].iter().for_each(|n| g.names[*n] ^= 0xffff));
         let plan = survey(&r, &m, None).unwrap();
-        assert_eq!(plan.fields, Fields::Full { addresses: true, ports: true, ident: false });
+        assert_eq!(plan.fields, IdentityFields::Full { addresses: true, ports: true, ident: false });
     }
 
     #[test]
@@ -448,7 +463,7 @@ mod tests {
             let (r, mut m) = pair(300, 100, 0);
             m.iter_mut().take(n).for_each(|g| [0, 2].iter().for_each(|k| g.names[*k] ^= 0xffff));
             let plan = survey(&r, &m, None).unwrap();
-            (plan.common, plan.fields == Fields::ALL)
+            (plan.common, plan.fields == IdentityFields::ALL)
         };
         assert_eq!((rewritten(50), rewritten(51)), ((50, true), (100, false)));
     }
@@ -471,11 +486,11 @@ mod tests {
         let again = |list: &[PacketPreview], after: i64| -> Vec<PacketPreview> {
             list.iter().flat_map(|g| [*g, PacketPreview { at: g.at + Span(after), ..*g }]).collect()
         };
-        for after in [TWICE, -TWICE] {
+        for after in [MAX_COPY_GAP_NS, -MAX_COPY_GAP_NS] {
             assert_eq!(survey(&again(&r, after), &m, None).map(|p| p.common), Ok(100));
         }
-        assert_eq!(survey(&again(&r, TWICE + 1), &m, None), Err(NoPlan::NothingCommon));
-        assert_eq!(survey(&r, &again(&m, TWICE + 1), None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&again(&r, MAX_COPY_GAP_NS + 1), &m, None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&r, &again(&m, MAX_COPY_GAP_NS + 1), None), Err(NoPlan::NothingCommon));
     }
 
     #[test]
@@ -483,8 +498,8 @@ mod tests {
         let address = |n: u16| IpAddr::from([10, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
         let of = |ends: &[(IpAddr, IpAddr)]| {
             let previews: Vec<_> = ends.iter().map(|(a, b)| preview(0, *a, *b, 0)).collect();
-            let found: Vec<Found<'_>> = previews.iter().map(|p| (p, p)).collect();
-            sides(&found, &vec![Way::Out; found.len()], |f| f.0)
+            let found: Vec<PreviewPair<'_>> = previews.iter().map(|p| (p, p)).collect();
+            sides(&found, &vec![Direction::Up; found.len()], |f| f.0)
         };
         // N passes on what A sends.
         assert_eq!(of(&[(A, N), (N, B)]), Sides { reference: vec![A.into()], monitor: vec![B.into()] });

@@ -4,7 +4,7 @@ use jitlat_core::time::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most positions that an item is moved; one that belongs further ahead is kept separately.
-const MOVED: usize = 64;
+const MAX_MOVE: usize = 64;
 
 /// A queue that costs very little while items come in order, and at most a logarithm of its length otherwise. Items
 /// with equal times leave in the order they came, except those that were late by many positions.
@@ -36,7 +36,7 @@ impl<T> TimeQueue<T> {
     #[cold]
     fn insert(&mut self, at: WallTime, item: T) {
         let i = self.ready.partition_point(|r| r.0 <= at);
-        if self.ready.len() - i <= MOVED || i <= MOVED {
+        if self.ready.len() - i <= MAX_MOVE || i <= MAX_MOVE {
             self.ready.insert(i, (at, item));
         } else {
             self.late.insert((at, self.came_late), item);
@@ -120,7 +120,7 @@ mod tests {
             q.push(WallTime(2 * (1000 - behind) - 1), -1);
             q.late.len()
         };
-        let moved = MOVED as i64;
+        let moved = MAX_MOVE as i64;
         assert_eq!([1, moved, moved + 1, 999 - moved, 1000 - moved, 999].map(late), [0, 0, 1, 1, 0, 0]);
     }
 

@@ -1,22 +1,22 @@
 //! Problems of captures and of their matching, with what to do about them.
 
 use super::pipeline::CaptureFacts;
-use super::{Fields, IdentityRule, PassiveResult, Plan, WayFigures};
+use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::units;
 
 /// Names of the two points.
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
 /// Most prefixes of a side that are listed.
-const NAMED: usize = 4;
+const MAX_LISTED_PREFIXES: usize = 4;
 /// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
 const HEADER_MASK: u32 = 63;
 
 /// The prefixes of a side; of many the first few.
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
-    let mut text: Vec<_> = prefixes.iter().take(NAMED).map(ToString::to_string).collect();
-    if prefixes.len() > NAMED {
-        text.push(format!("and {} more", prefixes.len() - NAMED));
+    let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
+    if prefixes.len() > MAX_LISTED_PREFIXES {
+        text.push(format!("and {} more", prefixes.len() - MAX_LISTED_PREFIXES));
     }
     text.join(", ")
 }
@@ -24,8 +24,8 @@ pub fn list_prefixes(prefixes: &[Prefix]) -> String {
 /// Describes how packets are identified.
 pub fn describe_identity(rule: &IdentityRule) -> String {
     match rule.fields {
-        Fields::Mask(mask) => format!("the fields of mask {mask}"),
-        Fields::Full { addresses, ports, ident } => {
+        IdentityFields::Mask(mask) => format!("the fields of mask {mask}"),
+        IdentityFields::Full { addresses, ports, ident } => {
             let mut parts = vec!["length", "protocol fields and payload"];
             for (on, name) in [(ident, "identification"), (ports, "ports"), (addresses, "addresses")] {
                 if on {
@@ -58,7 +58,7 @@ impl PassiveResult {
         self.total(|w| w.counts.matched) > 0
     }
 
-    fn total(&self, count: fn(&WayFigures) -> u64) -> u64 {
+    fn total(&self, count: fn(&MatchedFigures) -> u64) -> u64 {
         count(&self.summary.out) + count(&self.summary.back)
     }
 
@@ -92,7 +92,7 @@ impl PassiveResult {
                 "{:.1} % of the sightings were dropped as ambiguous: packets repeat the fields that identify them (no IP \
                  identification, the same payload). Capture more bytes of each packet (tcpdump -s 0){}",
                 percent(ambiguous, seen),
-                if matches!(self.identity.fields, Fields::Mask(_)) { ", or leave out the mask" } else { "" }
+                if matches!(self.identity.fields, IdentityFields::Mask(_)) { ", or leave out the mask" } else { "" }
             ));
         }
         if given_up > 0 {
@@ -116,7 +116,7 @@ impl PassiveResult {
         }
         let unidentified: u64 = self.captures.iter().map(|f| f.unidentified).sum();
         let ours: u64 = self.captures.iter().map(|f| f.ours).sum();
-        if let Fields::Mask(mask) = self.identity.fields
+        if let IdentityFields::Mask(mask) = self.identity.fields
             && mask & !HEADER_MASK == 0
             && percent(unidentified, ours) > 10.0
         {
@@ -144,8 +144,8 @@ impl PassiveResult {
     }
 
     fn note_times(&self, notes: &mut Vec<String>) {
-        let ways = [&self.summary.out, &self.summary.back];
-        let same_times = ways.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
+        let directions = [&self.summary.out, &self.summary.back];
+        let same_times = directions.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
         if self.total(|w| w.counts.matched) > 10 && same_times {
             notes.push(
                 "every packet has the same time at both points: is it the same capture twice?".to_owned(),
@@ -199,7 +199,7 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
 
 /// Possible reasons why two captures could not be matched at all. `elsewhere` is what they have in common between other
 /// addresses than the requested ones.
-pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&Plan>) -> Vec<String> {
+pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {
         let what = f.span.map_or("no packets".to_owned(), |(a, b)| {

@@ -1,12 +1,13 @@
 //! Bands of round trips that a line with a cell clock and a host's interface cause: metrics of captures, in simulation.
 
 use core::cmp::Reverse;
-use jitlat_core::link::Link;
+use jitlat_core::link::AccessLink;
+use jitlat_core::spec::Direction;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_impair::{Impairment, Scenario};
 use jitlat_passive::{
-    Estimator, Level, Levels, MatchCounts, MatchObserver, PassiveSummary, Record, SizeFigures, Way,
-    explain_levels,
+    BandSpacing, MatchCounts, MatchObserver, PairEstimator, PassiveSummary, Record, SizeFigures,
+    ThinnedTimes, explain_levels,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -43,8 +44,8 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
     let mut below = |n: f64| (unit(&mut rng) * n).ceil() as usize;
     let on_tick = |t: SteadyTime| SteadyTime((t.0 + tick - 1).div_euclid(tick) * tick);
     let wall = |t: SteadyTime| WallTime(1_700_000_000_000_000_000 + t.0);
-    let record = |way, reference, monitor, length| Record {
-        way,
+    let record = |direction, reference, monitor, length| Record {
+        direction,
         reference: wall(reference),
         monitor: wall(monitor),
         length,
@@ -62,7 +63,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
                 }
                 let leaves = on_tick(at);
                 let arrives = on_tick(down.pass(leaves, 1450)[0]);
-                records.push(record(Way::In, arrives, leaves, 1450));
+                records.push(record(Direction::Down, arrives, leaves, 1450));
                 steps.push(Reverse((arrives, Step::Acknowledge)));
             }
             Step::Acknowledge => {
@@ -72,7 +73,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
                     }
                 }
                 let arrives = on_tick(up.pass(at, 52)[0]);
-                records.push(record(Way::Out, at, arrives, 52));
+                records.push(record(Direction::Up, at, arrives, 52));
                 steps.push(Reverse((arrives, Step::Acknowledged)));
             }
             Step::Acknowledged => {
@@ -90,7 +91,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
         }
     }
     records.sort_by_key(|r| r.monitor);
-    let mut estimator = Estimator::new(Span::seconds(1), None);
+    let mut estimator = PairEstimator::new(Span::seconds(1), None);
     for r in records {
         estimator.arrived(0, r, false);
         estimator.record(r);
@@ -99,24 +100,24 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
     (estimator.summary_of([MatchCounts::default(); 2]), estimator.sizes(), round_trips)
 }
 
-fn apart(levels: &[Level], ns: f64) -> Option<&Level> {
+fn apart(levels: &[BandSpacing], ns: f64) -> Option<&BandSpacing> {
     levels.iter().find(|l| (l.spacing_ns / ns - 1.0).abs() < 0.02)
 }
 
 #[test]
 fn a_cell_apart() {
     let (mut summary, sizes, round_trips) = download(4000, 1);
-    let link: Link = "pppoe-llc,up=128k,down=512k,tunnel=28".parse().unwrap();
+    let link: AccessLink = "pppoe-llc,up=128k,down=512k,tunnel=28".parse().unwrap();
     explain_levels(&mut summary.levels, &link, &sizes);
     let cell = apart(&summary.levels, 3_312_500.0);
-    let why = |l: &Level| l.explained.iter().any(|e| e.contains("one ATM cell from the reference"));
+    let why = |l: &BandSpacing| l.explained.iter().any(|e| e.contains("one ATM cell from the reference"));
     assert!(cell.is_some_and(why), "{:#?} {:?}", summary.levels, &round_trips[..20]);
 }
 
 /// The bands within the central one, that of four data packets on the way.
-fn closer_look(tick: i64) -> Vec<Level> {
+fn closer_look(tick: i64) -> Vec<BandSpacing> {
     let (_, _, round_trips) = download(4000, tick);
-    let mut levels = Levels::default();
+    let mut levels = ThinnedTimes::default();
     let central = round_trips.iter().filter(|rtt| (105_800_000..=106_000_000).contains(*rtt));
     central.for_each(|rtt| levels.push(*rtt));
     levels.find()

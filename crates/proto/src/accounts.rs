@@ -51,7 +51,7 @@ const MAX_ACCOUNTS: u64 = 4096;
 /// ```
 #[derive(Debug)]
 pub struct Accounts {
-    rates: Rates,
+    rates: AccountRates,
     accounts: Box<[Account]>,
     seed: u64,
     /// Whether nobody is ever refused, so that nothing need be counted.
@@ -61,14 +61,14 @@ pub struct Accounts {
 /// Limits the packets and bytes of one connection, as [`Accounts`] does those of each client.
 #[derive(Debug)]
 pub struct Allowance {
-    rates: Rates,
+    rates: AccountRates,
     account: Account,
 }
 
 impl Allowance {
     /// Without anything served.
     pub fn new(limits: ClientLimits) -> Allowance {
-        Allowance { rates: Rates::new(limits), account: Account::new() }
+        Allowance { rates: AccountRates::new(limits), account: Account::new() }
     }
 
     /// Counts one more packet of `bytes` bytes.
@@ -92,7 +92,7 @@ impl Account {
         Account { packets: Meter::new(), bytes: Meter::new() }
     }
 
-    fn take(&self, rates: &Rates, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+    fn take(&self, rates: &AccountRates, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         self.packets.take(&rates.packets, 1, now)?;
         let taken = self.bytes.take(&rates.bytes, bytes as u64, now);
         if taken.is_err() {
@@ -107,7 +107,7 @@ impl Accounts {
     pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
         let accounts = (0..MAX_ACCOUNTS).map(|_| Account::new()).collect();
         let is_unlimited = limits == ClientLimits::UNLIMITED;
-        Accounts { rates: Rates::new(limits), accounts, seed, is_unlimited }
+        Accounts { rates: AccountRates::new(limits), accounts, seed, is_unlimited }
     }
 
     /// Counts one more packet of `bytes` bytes served to `client`.
@@ -125,23 +125,23 @@ impl Accounts {
 }
 
 #[derive(Debug)]
-struct Rates {
-    packets: Rate,
-    bytes: Rate,
+struct AccountRates {
+    packets: UnitRate,
+    bytes: UnitRate,
 }
 
-impl Rates {
-    fn new(limits: ClientLimits) -> Rates {
-        Rates {
-            packets: Rate::new(limits.packets_per_second.into()),
-            bytes: Rate::new(limits.bytes_per_second),
+impl AccountRates {
+    fn new(limits: ClientLimits) -> AccountRates {
+        AccountRates {
+            packets: UnitRate::new(limits.packets_per_second.into()),
+            bytes: UnitRate::new(limits.bytes_per_second),
         }
     }
 }
 
 /// So many units a second.
 #[derive(Debug)]
-struct Rate {
+struct UnitRate {
     /// Picoseconds between units.
     gap: i64,
     /// Units in [`WINDOW`], in addition to those of one packet.
@@ -153,10 +153,10 @@ const WINDOW: i64 = 100_000_000;
 /// Slots of a window.
 const SLOTS: i64 = 16;
 
-impl Rate {
-    fn new(per_second: u64) -> Rate {
+impl UnitRate {
+    fn new(per_second: u64) -> UnitRate {
         let per_second = per_second.clamp(1, 1_000_000_000_000);
-        Rate { gap: 1_000_000_000_000 / per_second as i64, window: per_second.div_ceil(10) }
+        UnitRate { gap: 1_000_000_000_000 / per_second as i64, window: per_second.div_ceil(10) }
     }
 
     /// How long `units` last at this rate, ns.
@@ -206,7 +206,7 @@ impl Meter {
 
     /// Counts `units`, or returns how long to wait. Counted first and checked then: threads that do both at once may all
     /// be refused, but are never granted too much.
-    fn take(&self, rate: &Rate, units: u64, now: SteadyTime) -> Result<(), Span> {
+    fn take(&self, rate: &UnitRate, units: u64, now: SteadyTime) -> Result<(), Span> {
         if units == 0 {
             return Ok(());
         }
@@ -236,7 +236,7 @@ impl Meter {
     }
 
     /// Undoes [`take`](Self::take) at the same time.
-    fn give_back(&self, rate: &Rate, units: u64, now: SteadyTime) {
+    fn give_back(&self, rate: &UnitRate, units: u64, now: SteadyTime) {
         self.remove(units, slot_number(now));
         self.used_up.fetch_sub(rate.span(units), Relaxed);
     }

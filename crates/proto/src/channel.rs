@@ -1,9 +1,9 @@
 //! What digests and pushes share: frames over a byte stream, the proof of a key, and from then on a seal on every frame.
 //!
-//! A frame is `length u32 · kind u8 · body · seal`; the length counts what follows it. Kinds 1 and 2 of every such protocol are [`Hello`] and the
+//! A frame is `length u32 · kind u8 · body · seal`; the length counts what follows it. Kinds 1 and 2 of every such protocol are [`ChannelHello`] and the
 //! proof. As a proof is over all frames before it, which hold the protocol's magic and both nonces, it proves nothing elsewhere.
 
-use crate::jitlat::auth::{Key, Keys, SEAL_LEN, Seal, Side, Transcript};
+use crate::jitlat::auth::{ConnectionSide, PresharedKey, PresharedKeys, SEAL_LEN, Seal, Transcript};
 use crate::wire::{Reader, Truncated};
 
 /// Most bytes of a short text.
@@ -41,7 +41,7 @@ pub(crate) enum FrameError {
 
 /// The first message of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct ChannelHello {
     /// The version spoken.
     pub version: u16,
     /// Whether this side has a key.
@@ -50,7 +50,7 @@ pub struct Hello {
     pub nonce: [u8; 16],
 }
 
-impl Hello {
+impl ChannelHello {
     /// Its number in every protocol.
     pub const KIND: u8 = 1;
 
@@ -63,11 +63,11 @@ impl Hello {
     }
 
     /// Parses its body.
-    pub(crate) fn decode(magic: [u8; 4], r: &mut Reader<'_>) -> Result<Hello, WireError> {
+    pub(crate) fn decode(magic: [u8; 4], r: &mut Reader<'_>) -> Result<ChannelHello, WireError> {
         if r.array()? != magic {
             return Err(WireError::Value("beginning"));
         }
-        Ok(Hello { version: r.u16()?, keyed: r.u8()? & 1 != 0, nonce: r.array()? })
+        Ok(ChannelHello { version: r.u16()?, keyed: r.u8()? & 1 != 0, nonce: r.array()? })
     }
 }
 
@@ -96,13 +96,13 @@ pub(crate) fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
 /// One side's end of the connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    side: Side,
+    side: ConnectionSide,
     /// Most bytes of a frame, without its length field.
     most: usize,
     /// Those that the other side may prove.
-    keys: Keys,
+    keys: PresharedKeys,
     /// The one of this conversation.
-    key: Option<Key>,
+    key: Option<PresharedKey>,
     transcript: Transcript,
     outgoing: Option<Seal>,
     incoming: Option<Seal>,
@@ -113,16 +113,16 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// The end that connects, with its key.
-    pub fn of_client(key: Option<Key>, most: usize) -> Channel {
-        Channel { key: key.clone(), ..Channel::new(Side::Client, key.into(), most) }
+    pub fn of_client(key: Option<PresharedKey>, most: usize) -> Channel {
+        Channel { key: key.clone(), ..Channel::new(ConnectionSide::Client, key.into(), most) }
     }
 
     /// The end that listens; the client proves one of `keys`.
-    pub fn of_server(keys: Keys, most: usize) -> Channel {
-        Channel::new(Side::Server, keys, most)
+    pub fn of_server(keys: PresharedKeys, most: usize) -> Channel {
+        Channel::new(ConnectionSide::Server, keys, most)
     }
 
-    fn new(side: Side, keys: Keys, most: usize) -> Channel {
+    fn new(side: ConnectionSide, keys: PresharedKeys, most: usize) -> Channel {
         Channel {
             side,
             most,
@@ -162,7 +162,8 @@ impl Channel {
     /// The frame of a message to somebody with whom there is no conversation: without a seal.
     pub fn frame(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
-        Channel::new(Side::Server, Keys::default(), usize::MAX).write(kind, encode, &mut out);
+        Channel::new(ConnectionSide::Server, PresharedKeys::default(), usize::MAX)
+            .write(kind, encode, &mut out);
         out
     }
 
@@ -200,8 +201,8 @@ impl Channel {
     }
 
     /// This side's greeting.
-    pub fn hello(&self, version: u16, nonce: [u8; 16]) -> Hello {
-        Hello { version, keyed: self.keyed(), nonce }
+    pub fn hello(&self, version: u16, nonce: [u8; 16]) -> ChannelHello {
+        ChannelHello { version, keyed: self.keyed(), nonce }
     }
 
     /// This side's proof, over everything sent and received so far.

@@ -39,19 +39,19 @@ const NONE: u32 = u32::MAX;
 
 /// The two orders that every entry is in.
 #[derive(Clone, Copy)]
-enum Among {
+enum OrderKind {
     All,
     Clients,
 }
 
 /// A doubly linked list through the entries, from the longest idle to the one seen last.
 #[derive(Clone, Copy, Debug)]
-struct Order {
+struct IdleOrder {
     oldest: u32,
     newest: u32,
 }
 
-const EMPTY: Order = Order { oldest: NONE, newest: NONE };
+const EMPTY: IdleOrder = IdleOrder { oldest: NONE, newest: NONE };
 
 #[derive(Clone, Copy, Debug)]
 struct Links {
@@ -60,7 +60,7 @@ struct Links {
 }
 
 #[derive(Clone, Debug)]
-struct Entry<K, V> {
+struct ShareEntry<K, V> {
     key: K,
     /// `None`: free.
     value: Option<V>,
@@ -80,7 +80,7 @@ struct Share {
     client: ClientAddress,
     /// How many; 0: free.
     entries: usize,
-    orders: [Order; 2],
+    orders: [IdleOrder; 2],
 }
 
 /// A table of at most so many entries in total and of one client. A new entry replaces the longest idle one of the
@@ -93,11 +93,11 @@ pub(crate) struct ShareTable<K, V> {
     /// Where entries are, by their keys: only that, so that the index of thousands of them stays in the processor's cache.
     index: HashTable<u32>,
     hasher: RandomState,
-    entries: Vec<Entry<K, V>>,
+    entries: Vec<ShareEntry<K, V>>,
     /// Of each entry, its places in the orders.
     nodes: Vec<Node>,
     free: Vec<u32>,
-    orders: [Order; 2],
+    orders: [IdleOrder; 2],
     shares: Vec<Share>,
     share_of: HashMap<ClientAddress, u32>,
     free_shares: Vec<u32>,
@@ -124,7 +124,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     /// Bytes that an entry takes at most, with its key, its place in the orders and a client of its own.
     pub(crate) const fn bytes_per_entry() -> usize {
         let index = size_of::<u32>() + size_of::<(ClientAddress, u32)>();
-        let entry = size_of::<Entry<K, V>>() + size_of::<Node>() + size_of::<Share>();
+        let entry = size_of::<ShareEntry<K, V>>() + size_of::<Node>() + size_of::<Share>();
         // Tables grow by doubling, and the maps keep an eighth free.
         2 * (entry + 2 * size_of::<u32>() + index + 2)
     }
@@ -191,7 +191,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         let share = self.share_for(client);
         self.shares[share as usize].entries += 1;
         let node = Node { share, rank, links: [Links { older: NONE, newer: NONE }; 2] };
-        let entry = Entry { key, value: Some(value) };
+        let entry = ShareEntry { key, value: Some(value) };
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = entry;
@@ -249,25 +249,35 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     }
 
     /// The longest idle of the lowest rank that there is, if it is none above `rank`.
-    fn longest_idle(&self, orders: [Order; 2], rank: Rank) -> Option<K> {
+    fn longest_idle(&self, orders: [IdleOrder; 2], rank: Rank) -> Option<K> {
         let at = RANKS.iter().filter(|r| **r <= rank).map(|r| orders[*r as usize].oldest);
         at.into_iter().find(|at| *at != NONE).map(|at| self.entries[at as usize].key)
     }
 
     fn link(&mut self, at: u32) {
         let Node { share, rank, .. } = self.nodes[at as usize];
-        append(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
-        append(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
+        append(&mut self.nodes, &mut self.orders[rank as usize], OrderKind::All, at);
+        append(
+            &mut self.nodes,
+            &mut self.shares[share as usize].orders[rank as usize],
+            OrderKind::Clients,
+            at,
+        );
     }
 
     fn unlink(&mut self, at: u32) {
         let Node { share, rank, .. } = self.nodes[at as usize];
-        take_out(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
-        take_out(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
+        take_out(&mut self.nodes, &mut self.orders[rank as usize], OrderKind::All, at);
+        take_out(
+            &mut self.nodes,
+            &mut self.shares[share as usize].orders[rank as usize],
+            OrderKind::Clients,
+            at,
+        );
     }
 }
 
-fn append(nodes: &mut [Node], order: &mut Order, among: Among, at: u32) {
+fn append(nodes: &mut [Node], order: &mut IdleOrder, among: OrderKind, at: u32) {
     nodes[at as usize].links[among as usize] = Links { older: order.newest, newer: NONE };
     match order.newest {
         NONE => order.oldest = at,
@@ -276,7 +286,7 @@ fn append(nodes: &mut [Node], order: &mut Order, among: Among, at: u32) {
     order.newest = at;
 }
 
-fn take_out(nodes: &mut [Node], order: &mut Order, among: Among, at: u32) {
+fn take_out(nodes: &mut [Node], order: &mut IdleOrder, among: OrderKind, at: u32) {
     let Links { older, newer } = nodes[at as usize].links[among as usize];
     match older {
         NONE => order.oldest = newer,

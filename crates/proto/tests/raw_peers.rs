@@ -3,13 +3,15 @@
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
 use jitlat_core::{
-    Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
+    Direction, PacketRecord, Schedule, Span, StampSource, SteadyTime, TestSpec, Transport, WallTime,
 };
-use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Meeting, ReceiveReport, Role, SendReport};
+use jitlat_proto::jitlat::flow::{
+    FlowCommand, FlowId, FlowReport, FlowRole, Meeting, ReceiveReport, SendReport,
+};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Key, Limits, Recording, SentStamps,
-    ServerConfig, ServerEvent, ServerInput, ServerMachine,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, PresharedKey, Recording, SentStamps,
+    ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine, TestTerms,
 };
 use jitlat_proto::{Machine, Tick};
 use sha2::{Digest, Sha256};
@@ -27,8 +29,8 @@ fn server(key: Option<&[u8]>) -> ServerMachine {
     let config = ServerConfig {
         local: SERVER.parse().unwrap(),
         peer: CLIENT.parse().unwrap(),
-        limits: Limits::default(),
-        keys: key.map(|k| Key::from_file_contents(k).unwrap()).into(),
+        limits: ServerLimits::default(),
+        keys: key.map(|k| PresharedKey::from_file_contents(k).unwrap()).into(),
         entropy: [5; 32],
         host: Default::default(),
         software: "test".into(),
@@ -44,7 +46,7 @@ fn take(server: &mut ServerMachine, now: Tick) -> (Vec<u8>, Vec<ServerEvent>) {
     (out, std::iter::from_fn(|| server.poll_event()).collect())
 }
 
-fn commands(events: &[ServerEvent]) -> Vec<Command> {
+fn commands(events: &[ServerEvent]) -> Vec<FlowCommand> {
     let commands = events.iter().filter_map(|e| match e {
         ServerEvent::Flow(command) => Some(command.clone()),
         _ => None,
@@ -101,17 +103,17 @@ fn a_raw_classic_client_sends() {
     assert!(matches!(events[..], [ServerEvent::Admit(_)]));
     s.handle(now, ServerInput::Admitted(Ok(())));
     let (_, events) = take(&mut s, now);
-    let Command::Open(opening) = &commands(&events)[0] else { panic!("{events:?}") };
-    assert_eq!((opening.role, opening.bind_port, opening.meeting), (Role::Receive, 2667, Meeting::Dial));
+    let FlowCommand::Open(opening) = &commands(&events)[0] else { panic!("{events:?}") };
+    assert_eq!((opening.role, opening.bind_port, opening.meeting), (FlowRole::Receive, 2667, Meeting::Dial));
     s.handle(now, ServerInput::Flow(FlowReport::Opened(FlowId(0), 2667)));
     let (_, events) = take(&mut s, now);
     let far: SocketAddr = "192.0.2.1:33101".parse().unwrap();
-    assert_eq!(commands(&events), [Command::Connect { flow: FlowId(0), peer: far, greeting: None }]);
+    assert_eq!(commands(&events), [FlowCommand::Connect { flow: FlowId(0), peer: far, greeting: None }]);
     s.handle(now, ServerInput::Flow(FlowReport::Ready(FlowId(0))));
     let (ack, events) = take(&mut s, now);
     assert_eq!(ack, workorder(5, 3, 33101, 2667));
     // Reception has been started before the client can have read that.
-    assert_eq!(commands(&events), [Command::Start(FlowId(0))]);
+    assert_eq!(commands(&events), [FlowCommand::Start(FlowId(0))]);
     let now = tick(6000);
     s.handle(now, ServerInput::Flow(received(2)));
     let (samples, events) = take(&mut s, now);
@@ -142,11 +144,11 @@ fn a_raw_classic_client_receives() {
     assert!(commands(&events).is_empty(), "not before the client has said go");
     s.handle(now, ServerInput::Received(&workorder(5, 3, 41000, 9000)));
     let (_, events) = take(&mut s, now);
-    assert_eq!(commands(&events), [Command::Start(FlowId(0))]);
+    assert_eq!(commands(&events), [FlowCommand::Start(FlowId(0))]);
     s.handle(tick(70), ServerInput::Flow(FlowReport::Ended(FlowId(0), 3)));
     s.handle(tick(300), ServerInput::Received(&workorder(5, 3, 41000, 9000)));
     let (_, events) = take(&mut s, tick(300));
-    assert_eq!(commands(&events), [Command::Stop(FlowId(0))]);
+    assert_eq!(commands(&events), [FlowCommand::Stop(FlowId(0))]);
     s.handle(
         tick(300),
         ServerInput::Flow(FlowReport::Sent(FlowId(0), SendReport { sent: 3, ..Default::default() })),
@@ -173,7 +175,8 @@ fn a_raw_classic_server_receives() {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 3, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let [local, remote] = [CLIENT, SERVER].map(|a| a.parse().unwrap());
-    let mut config = ClientConfig::new(Dialect::Classic, vec![spec], local, remote, [1; 32]);
+    let terms = TestTerms { dialect: Dialect::Classic, ..TestTerms::new(vec![spec]) };
+    let mut config = ClientConfig::new(terms, local, remote, [1; 32]);
     config.probes = 0;
     let mut c = ClientMachine::new(config, tick(0));
     let take = |c: &mut ClientMachine, now: Tick| {
@@ -183,7 +186,7 @@ fn a_raw_classic_server_receives() {
         (out, events)
     };
     let (_, events) = take(&mut c, tick(0));
-    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Open(_)))), "{events:?}");
+    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(FlowCommand::Open(_)))), "{events:?}");
     c.handle(tick(1), ClientInput::Flow(FlowReport::Opened(FlowId(0), 33101)));
     let (sending, _) = take(&mut c, tick(1));
     assert_eq!(sending, workorder(2, 3, 33101, 2667));
@@ -191,8 +194,8 @@ fn a_raw_classic_server_receives() {
     take(&mut c, tick(2));
     c.handle(tick(3), ClientInput::Flow(FlowReport::Ready(FlowId(0))));
     let (_, events) = take(&mut c, tick(3));
-    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Start(_)))), "{events:?}");
-    let mut stamps = SentStamps::new(Source::Kernel);
+    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(FlowCommand::Start(_)))), "{events:?}");
+    let mut stamps = SentStamps::new(StampSource::Kernel);
     stamps.set(0, WallTime(1005));
     c.handle(tick(43), ClientInput::Flow(FlowReport::Ended(FlowId(0), 3)));
     // SAMPLES, an ACK that was not requested, and then the singletons would be wrong; before it is not.
@@ -208,7 +211,7 @@ fn a_raw_classic_server_receives() {
     let (first, rest) = samples.split_at(60);
     c.handle(tick(251), ClientInput::Received(first));
     let (_, events) = take(&mut c, tick(251));
-    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(Command::Stop(_)))), "{events:?}");
+    assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(FlowCommand::Stop(_)))), "{events:?}");
     // The singletons arrive, and the connection closes, while the sender is still stopping. Nothing more is to be sent
     // on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));

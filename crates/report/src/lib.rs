@@ -9,6 +9,9 @@
 //!
 //! [`draw`] and [`html`] need the feature `draw`, which is on by default.
 //!
+//! Neighbours: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute what is shown; `jitlat-output` puts it into files and onto
+//! the terminal, `jitlat-web` onto its pages; `jitlat-store` writes for programs.
+//!
 //! ```
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};
 //!
@@ -39,3 +42,8 @@ mod typography;
 pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
 pub use section::{Section, passive_section, tcp_section};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,7 +35,7 @@ pub fn intervals(s: &Summary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::summary::{Batches, Inference};
+    use jitlat_core::summary::{BatchMeans, Inference};
 
     #[test]
     fn intervals_come_with_their_caution() {
@@ -45,7 +45,7 @@ mod tests {
             mean_ci99: Some([0.5e6, 3.5e6]),
             acf1_send_order: Some(0.83),
             t_valid: Some(false),
-            batch: Some(Batches { k: 20, ci95: [0.1e6, 4e6], independent: true }),
+            batch: Some(BatchMeans { k: 20, ci95: [0.1e6, 4e6], independent: true }),
             ..Inference::default()
         };
         let lines = intervals(&Summary { inference, ..Summary::default() });

@@ -4,23 +4,23 @@ use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
 use jitlat_core::scalars::selectors;
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::{TcpSample, View, lacks_delay, processing, project, round_trip};
-use jitlat_core::{PacketRecord, Session, Source};
+use jitlat_core::twoway::{RecordView, TcpSample, lacks_delay, processing, project, round_trip};
+use jitlat_core::{PacketRecord, Session, StampSource};
 use std::io::{self, Write};
 
-/// The columns of [`Packets`] for a one-way test.
+/// The columns of [`PacketCsv`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes,\
                                   local_queue_ns";
 
-/// The columns of [`Packets`] for a two-way test.
+/// The columns of [`PacketCsv`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
                                    receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns";
 
 /// Writes one line for each datagram received, in order of arrival. An unknown value is empty; a lost packet has no
 /// line.
-pub struct Packets<W: Write> {
+pub struct PacketCsv<W: Write> {
     out: W,
     line: Vec<u8>,
     classifier: Classifier,
@@ -35,19 +35,19 @@ pub struct Packets<W: Write> {
     tcp: bool,
 }
 
-impl<W: Write> Packets<W> {
+impl<W: Write> PacketCsv<W> {
     /// Writes the line of column names. The smallest latency and the clock correction are those of `summary`, which
     /// must be of the same records.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
+    pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<PacketCsv<W>> {
         writeln!(out, "{}", if session.two_way.is_some() { TWO_WAY_COLUMNS } else { PACKET_COLUMNS })?;
-        Ok(Packets::headed(out, session, summary))
+        Ok(PacketCsv::headed(out, session, summary))
     }
 
-    fn headed(out: W, session: &Session, summary: &Summary) -> Packets<W> {
-        Packets {
+    fn headed(out: W, session: &Session, summary: &Summary) -> PacketCsv<W> {
+        PacketCsv {
             out,
             line: Vec::with_capacity(256),
             classifier: Classifier::new(u32::try_from(session.packets()).unwrap_or(u32::MAX)),
@@ -60,14 +60,14 @@ impl<W: Write> Packets<W> {
         }
     }
 
-    /// With the additional columns `retransmissions,srtt_us,cwnd`, for [`Packets::write_tcp`].
+    /// With the additional columns `retransmissions,srtt_us,cwnd`, for [`PacketCsv::write_tcp`].
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn new_tcp(mut out: W, session: &Session, summary: &Summary) -> io::Result<Packets<W>> {
+    pub fn new_tcp(mut out: W, session: &Session, summary: &Summary) -> io::Result<PacketCsv<W>> {
         writeln!(out, "{TWO_WAY_COLUMNS},retransmissions,srtt_us,cwnd")?;
-        let packets = Packets::headed(out, session, summary);
-        Ok(Packets { tcp: true, ..packets })
+        let packets = PacketCsv::headed(out, session, summary);
+        Ok(PacketCsv { tcp: true, ..packets })
     }
 
     /// Writes the next record of a TCP test, with the kernel's TCP_INFO sampled with it.
@@ -120,7 +120,7 @@ impl<W: Write> Packets<W> {
         far_clock: bool,
         sample: Option<&TcpSample>,
     ) -> io::Result<()> {
-        let seen = project(record, View::RoundTrip);
+        let seen = project(record, RecordView::RoundTrip);
         let class = seen.map_or(Class::Invalid, |seen| self.classifier.classify(&seen));
         let line = &mut self.line;
         line.clear();
@@ -135,7 +135,7 @@ impl<W: Write> Packets<W> {
         let whole = round_trip(record).filter(|_| !lacks_delay(record, self.processing_apart)).map(|s| s.0);
         field(line, whole);
         field(line, processing(record).map(|s| s.0));
-        for view in [View::Up, View::Down] {
+        for view in [RecordView::Up, RecordView::Down] {
             let way = project(record, view).filter(|_| far_clock);
             field(line, way.and_then(|w| w.delay()).map(|s| s.0));
         }
@@ -178,7 +178,7 @@ fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.dscp().map(i64::from));
     field(line, record.ecn().map(i64::from));
     field(line, record.size().map(i64::from));
-    let stamped = record.local_queue().filter(|(_, source)| *source == Source::Kernel);
+    let stamped = record.local_queue().filter(|(_, source)| *source == StampSource::Kernel);
     field(line, stamped.map(|(time, _)| time.0));
 }
 
@@ -229,7 +229,7 @@ fn summary_row(s: &Summary) -> Vec<(String, String)> {
     let h = &s.header;
     let text = |t: &Option<String>| t.clone().unwrap_or_default();
     let tags: Vec<String> = s.session.tags.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let mut row = Row(Vec::new());
+    let mut row = CsvRow(Vec::new());
     row.add("name", &text(&s.session.name));
     row.add("tags", &tags.join(";"));
     row.add("session", &text(&s.session.id));
@@ -253,9 +253,9 @@ fn summary_row(s: &Summary) -> Vec<(String, String)> {
     row.0
 }
 
-struct Row(Vec<(String, String)>);
+struct CsvRow(Vec<(String, String)>);
 
-impl Row {
+impl CsvRow {
     fn add(&mut self, name: &str, value: &impl ToString) {
         self.0.push((name.to_owned(), value.to_string()));
     }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 /// Significant decimal digits kept: values are exact to 0.1 %.
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 /// The `max` column is in milliseconds, as the format's tools expect.
 const MAX_DIVISOR: f64 = 1e6;
 
@@ -56,7 +56,7 @@ pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> 
 }
 
 fn histogram(values: impl Iterator<Item = u64>) -> io::Result<Histogram<u64>> {
-    let mut histogram = Histogram::new(DIGITS).map_err(other)?;
+    let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(other)?;
     for v in values {
         // It grows to hold any value; clamp absurd latencies to bound the memory.
         histogram.record(v).map_err(other)?;

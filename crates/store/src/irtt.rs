@@ -5,7 +5,7 @@
 //! samples they are 0.
 
 use jitlat_core::record::Moment;
-use jitlat_core::twoway::{LostOn, processing, round_trip};
+use jitlat_core::twoway::{LossSide, processing, round_trip};
 use jitlat_core::{PacketRecord, Session, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,38 +23,38 @@ pub fn write(
     session: &Session,
     records: impl Iterator<Item = PacketRecord>,
 ) -> io::Result<()> {
-    let test = Test::new(session, records);
+    let test = ExportedTest::new(session, records);
     serde_json::to_writer_pretty(&mut *out, &test.document())?;
     out.write_all(b"\n")
 }
 
 #[derive(Serialize)]
-struct Document {
-    version: Version,
-    config: Config,
-    stats: Stats,
+struct IrttDocument {
+    version: VersionEntry,
+    config: ConfigEntry,
+    stats: StatsEntry,
     round_trips: Vec<RoundTrip>,
 }
 
 #[derive(Serialize)]
-struct Version {
+struct VersionEntry {
     irtt: &'static str,
     protocol: u8,
     json_format: u8,
 }
 
 #[derive(Serialize)]
-struct Config {
+struct ConfigEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     local_address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remote_address: Option<String>,
-    params: Params,
+    params: ParamsEntry,
     ip_version: &'static str,
 }
 
 #[derive(Serialize)]
-struct Params {
+struct ParamsEntry {
     proto_version: u8,
     duration: i64,
     interval: i64,
@@ -64,7 +64,7 @@ struct Params {
 }
 
 #[derive(Serialize)]
-struct Stats {
+struct StatsEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     start_time: Option<String>,
     rtt: DurationStats,
@@ -90,8 +90,8 @@ struct Stats {
     ipdv_receive: DurationStats,
     ipdv_round_trip: DurationStats,
     server_processing_time: DurationStats,
-    send_rate: Rate,
-    receive_rate: Rate,
+    send_rate: RateEntry,
+    receive_rate: RateEntry,
 }
 
 /// Statistics of durations; their standard deviation has n − 1, and is 0 of a single one.
@@ -133,20 +133,20 @@ impl DurationStats {
 }
 
 #[derive(Serialize)]
-struct Rate {
+struct RateEntry {
     bps: u64,
     string: String,
 }
 
-impl Rate {
+impl RateEntry {
     /// Of packets of `bytes` bytes in all, from the first to the last `lasted` later.
-    fn new(bytes: u64, lasted: Option<Span>) -> Rate {
+    fn new(bytes: u64, lasted: Option<Span>) -> RateEntry {
         let seconds = lasted.filter(|l| l.0 > 0).map(Span::as_seconds);
         let bps = seconds.map_or(0.0, |s| bytes as f64 * 8.0 / s);
         let units = [(1e9, "Gbps"), (1e6, "Mbps"), (1e3, "Kbps")];
         let unit = units.into_iter().find(|(unit, _)| bps >= *unit);
         let string = unit.map_or(format!("{bps:.0} bps"), |(of, name)| format!("{:.1} {name}", bps / of));
-        Rate { bps: bps as u64, string }
+        RateEntry { bps: bps as u64, string }
     }
 }
 
@@ -162,20 +162,20 @@ struct RoundTrip {
 
 #[derive(Clone, Default, Serialize)]
 struct Timestamps {
-    client: Pair,
-    server: Pair,
+    client: ServerStamps,
+    server: ServerStamps,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
 }
 
 #[derive(Clone, Copy, Default, Serialize)]
-struct Pair {
-    receive: Instant,
-    send: Instant,
+struct ServerStamps {
+    receive: InstantEntry,
+    send: InstantEntry,
 }
 
 #[derive(Clone, Copy, Default, Serialize)]
-struct Instant {
+struct InstantEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     wall: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ impl Three {
 }
 
 /// A test, each request with its first answer.
-struct Test<'a> {
+struct ExportedTest<'a> {
     session: &'a Session,
     answered: BTreeMap<u32, PacketRecord>,
     late: Vec<u32>,
@@ -214,9 +214,9 @@ struct Test<'a> {
     sent: u32,
 }
 
-impl<'a> Test<'a> {
-    fn new(session: &'a Session, records: impl Iterator<Item = PacketRecord>) -> Test<'a> {
-        let mut test = Test {
+impl<'a> ExportedTest<'a> {
+    fn new(session: &'a Session, records: impl Iterator<Item = PacketRecord>) -> ExportedTest<'a> {
+        let mut test = ExportedTest {
             session,
             answered: BTreeMap::new(),
             late: Vec::new(),
@@ -248,18 +248,18 @@ impl<'a> Test<'a> {
         test
     }
 
-    fn document(&self) -> Document {
+    fn document(&self) -> IrttDocument {
         let round_trips = self.round_trips();
         let Session { spec, src, dst, .. } = self.session;
         let address = |ip: &Option<std::net::IpAddr>, port| {
             ip.map(|ip| std::net::SocketAddr::new(ip, port).to_string())
         };
-        Document {
-            version: Version { irtt: IRTT, protocol: 1, json_format: 1 },
-            config: Config {
+        IrttDocument {
+            version: VersionEntry { irtt: IRTT, protocol: 1, json_format: 1 },
+            config: ConfigEntry {
                 local_address: address(src, spec.src_port),
                 remote_address: address(dst, spec.dst_port),
-                params: Params {
+                params: ParamsEntry {
                     proto_version: 1,
                     duration: spec.duration().0,
                     interval: spec.period().0,
@@ -279,12 +279,14 @@ impl<'a> Test<'a> {
         let mut before: Option<Three> = None;
         (0..self.sent)
             .map(|seq| {
-                let client = |wall: Option<i64>| Instant { wall, monotonic: wall.map(|t| t - start) };
+                let client = |wall: Option<i64>| InstantEntry { wall, monotonic: wall.map(|t| t - start) };
                 let send = client(self.send_time(seq));
                 let Some(record) = self.answered.get(&seq) else {
                     before = None;
-                    let timestamps =
-                        Timestamps { client: Pair { send, ..Pair::default() }, ..Timestamps::default() };
+                    let timestamps = Timestamps {
+                        client: ServerStamps { send, ..ServerStamps::default() },
+                        ..Timestamps::default()
+                    };
                     return RoundTrip {
                         seqno: seq,
                         lost: self.lost(seq),
@@ -293,7 +295,7 @@ impl<'a> Test<'a> {
                     };
                 };
                 let time = |moment| record.time(moment).map(|t| t.0);
-                let far = |moment| Instant { wall: time(moment).filter(|_| far_clock), monotonic: None };
+                let far = |moment| InstantEntry { wall: time(moment).filter(|_| far_clock), monotonic: None };
                 let between = |from, to| {
                     let (from, to) = (record.time(from)?, record.time(to)?);
                     to.checked_since(from).filter(|_| far_clock).map(|span| span.0)
@@ -308,8 +310,8 @@ impl<'a> Test<'a> {
                     seqno: seq,
                     lost: "false",
                     timestamps: Timestamps {
-                        client: Pair { receive: client(time(Moment::Returned)), send },
-                        server: Pair { receive: far(Moment::Arrived), send: far(Moment::Answered) },
+                        client: ServerStamps { receive: client(time(Moment::Returned)), send },
+                        server: ServerStamps { receive: far(Moment::Arrived), send: far(Moment::Answered) },
                         late: self.late.binary_search(&seq).is_ok(),
                     },
                     delay,
@@ -333,13 +335,13 @@ impl<'a> Test<'a> {
         let losses = self.session.two_way.as_ref().map_or(&[][..], |t| &t.losses);
         let run = losses.iter().find(|run| (run.first..run.first + run.length).contains(&seq));
         match run.map(|run| run.way) {
-            Some(LostOn::Up) => "true_up",
-            Some(LostOn::Down) => "true_down",
-            Some(LostOn::Either) | None => "true",
+            Some(LossSide::Up) => "true_up",
+            Some(LossSide::Down) => "true_down",
+            Some(LossSide::Either) | None => "true",
         }
     }
 
-    fn stats(&self, round_trips: &[RoundTrip]) -> Stats {
+    fn stats(&self, round_trips: &[RoundTrip]) -> StatsEntry {
         let of = |value: fn(&RoundTrip) -> Option<i64>| {
             DurationStats::of(round_trips.iter().filter_map(value).collect())
         };
@@ -361,7 +363,7 @@ impl<'a> Test<'a> {
         let start = self.answered.values().filter_map(|r| r.time(Moment::Sent)).min();
         let end = self.answered.values().filter_map(|r| r.time(Moment::Returned)).max();
         let bytes_sent = sent * u64::from(self.session.spec.payload());
-        Stats {
+        StatsEntry {
             start_time: start
                 .and_then(|at| jiff::Timestamp::from_nanosecond(at.0.into()).ok())
                 .map(|at| at.to_string()),
@@ -385,8 +387,8 @@ impl<'a> Test<'a> {
             ipdv_receive: of(|r| r.ipdv.receive.map(i64::abs)),
             ipdv_round_trip: of(|r| r.ipdv.rtt.map(i64::abs)),
             server_processing_time: DurationStats::of(processing.collect()),
-            send_rate: Rate::new(bytes_sent, sending),
-            receive_rate: Rate::new(self.bytes_received, receiving),
+            send_rate: RateEntry::new(bytes_sent, sending),
+            receive_rate: RateEntry::new(self.bytes_received, receiving),
         }
     }
 }
@@ -394,7 +396,7 @@ impl<'a> Test<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::time::{Source, Stamp, WallTime};
+    use jitlat_core::time::{Stamp, StampSource, WallTime};
     use jitlat_core::twoway::{Directions, LossRun, TwoWay};
     use jitlat_core::{Direction, Schedule, TestSpec, Transport};
     use serde_json::Value;
@@ -407,7 +409,7 @@ mod tests {
         for (moment, at) in
             [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned].into_iter().zip(times)
         {
-            record.set(moment, Stamp { at: WallTime(at), source: Source::User });
+            record.set(moment, Stamp { at: WallTime(at), source: StampSource::User });
         }
         record.set_size(Some(60));
         record
@@ -427,8 +429,8 @@ mod tests {
                 ..Directions::default()
             }),
             losses: vec![
-                LossRun { first: 1, length: 1, way: LostOn::Up },
-                LossRun { first: 5, length: 1, way: LostOn::Down },
+                LossRun { first: 1, length: 1, way: LossSide::Up },
+                LossRun { first: 5, length: 1, way: LossSide::Down },
             ],
             ..TwoWay::default()
         }));

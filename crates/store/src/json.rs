@@ -20,7 +20,7 @@ pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-pub enum Document<'a> {
+pub enum SummaryDocument<'a> {
     /// A test of one direction.
     One(&'a Summary),
     /// A test of both.
@@ -41,17 +41,17 @@ pub enum Document<'a> {
 /// None that a summary can cause.
 pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     Ok(to_value(match summaries {
-        [one] => Document::One(one),
+        [one] => SummaryDocument::One(one),
         [up, down] if up.header.command != down.header.command => {
-            Document::Directions { directions: [up, down] }
+            SummaryDocument::Directions { directions: [up, down] }
         }
-        several => Document::Runs { runs: several },
+        several => SummaryDocument::Runs { runs: several },
     })?)
 }
 
 /// Why a file has no summaries.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum SummaryReadError {
     /// It cannot be read, or is not JSON.
     #[error("it is not JSON")]
     Json(#[source] serde_json::Error),
@@ -66,9 +66,9 @@ pub enum ReadError {
 /// Reads what [`write()`] writes; also a list of summaries.
 ///
 /// # Errors
-/// [`ReadError`]
-pub fn read(input: impl Read) -> Result<Vec<Summary>, ReadError> {
-    let summaries = match serde_json::from_reader(input).map_err(ReadError::Json)? {
+/// [`SummaryReadError`]
+pub fn read(input: impl Read) -> Result<Vec<Summary>, SummaryReadError> {
+    let summaries = match serde_json::from_reader(input).map_err(SummaryReadError::Json)? {
         Value::Array(all) => all,
         Value::Object(mut object) => {
             match ["directions", "runs"].into_iter().find_map(|k| object.remove(k)) {
@@ -79,9 +79,9 @@ pub fn read(input: impl Read) -> Result<Vec<Summary>, ReadError> {
         _ => Vec::new(),
     };
     if summaries.is_empty() {
-        return Err(ReadError::Empty);
+        return Err(SummaryReadError::Empty);
     }
-    summaries.into_iter().map(|s| serde_json::from_value(s).map_err(ReadError::Summary)).collect()
+    summaries.into_iter().map(|s| serde_json::from_value(s).map_err(SummaryReadError::Summary)).collect()
 }
 
 /// Writes each interval of `summary` as one line.

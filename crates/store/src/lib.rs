@@ -18,11 +18,11 @@
 //!
 //! ```
 //! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-//! use jitlat_store::log::{LogReader, LogWriter, Version};
+//! use jitlat_store::log::{LogReader, LogWriter, LogVersion};
 //! use std::io::Cursor;
 //!
 //! let session = Session::new(TestSpec::default());
-//! let mut log = LogWriter::new(Vec::new(), Version::V3);
+//! let mut log = LogWriter::new(Vec::new(), LogVersion::V3);
 //! log.begin(&session);
 //! for seq in 0..100 {
 //!     log.record(&PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700)));

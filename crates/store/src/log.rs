@@ -26,10 +26,10 @@ mod unrecorded;
 mod write;
 
 pub use canonical::CanonicalLog;
-pub use compat::Version;
+pub use compat::LogVersion;
 pub use date::parse_date;
-pub use exact::{Row, RowText};
-pub use file::{CreateError, LogFile, Naming, Rows, STDOUT};
+pub use exact::{LogRow, RowText};
+pub use file::{CreateError, LogFile, Naming, RowKind, STDOUT};
 pub use journal::{Closed, Journals};
-pub use read::{LogReader, ReadError, Reading};
-pub use write::{LogOutput, LogWriter, WriteError, Written};
+pub use read::{LogReadError, LogReader, LogReading};
+pub use write::{LogOutput, LogWriter, WriteError, WrittenLog};

@@ -16,13 +16,13 @@ pub use pings::{PingsError, read_pings};
 pub use sizes::{SizeDocument, write_sizes};
 
 use jitlat_core::answer::Answer;
-use jitlat_core::link::{Fit, Link};
+use jitlat_core::link::{AccessLink, LinkFit};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, WallTime};
 use jitlat_passive::fit_sizes;
 use jitlat_passive::pipeline::CaptureFacts;
-use jitlat_passive::tcp::{self, BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
+use jitlat_passive::tcp::{self, BetweenPoints, DelayCauses, ObservedConnection, TcpResult, explain_delays};
 use jitlat_passive::verdict::describe_identity;
 use jitlat_passive::{
     FlowFigures, LinkQuestion, OnePointResult, PassiveResult, PassiveSummary, PingFigures, PingSource,
@@ -90,15 +90,15 @@ pub struct SppDocument<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Captures {
     /// Where the round trip starts.
-    pub reference: Capture,
+    pub reference: CaptureCounts,
     /// The far end.
-    pub monitor: Capture,
+    pub monitor: CaptureCounts,
 }
 
 /// What was read at one capture point.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Capture {
+pub struct CaptureCounts {
     /// Frames read.
     pub frames: u64,
     /// IP packets among them.
@@ -127,9 +127,9 @@ pub struct Capture {
 #[serde(untagged)]
 pub enum LinkAnswer<'a> {
     /// The link that was asked about.
-    Compare(&'a Link),
+    Compare(&'a AccessLink),
     /// The link that the sizes look like.
-    Fit(Fit),
+    Fit(LinkFit),
 }
 
 /// TCP connections of captures: `tcp --json`. Times in ns unless a name says otherwise; null is undefined.
@@ -158,7 +158,7 @@ pub struct TcpDocument<'a> {
 pub struct TcpConnection<'a> {
     /// The connection as the first point saw it.
     #[serde(flatten)]
-    pub connection: &'a Connection,
+    pub connection: &'a ObservedConnection,
     /// Between two capture points; null of one.
     pub between: Option<&'a BetweenPoints>,
     /// What delayed its data, in words.
@@ -209,7 +209,7 @@ pub fn spp_document<'a>(
     notes: &[String],
 ) -> SppDocument<'a> {
     let side = |p: &[Prefix]| p.iter().map(ToString::to_string).collect();
-    let capture = |f: &CaptureFacts| Capture {
+    let capture = |f: &CaptureFacts| CaptureCounts {
         frames: f.frames,
         ip_packets: f.packets,
         between_the_sides: f.ours,

@@ -1,29 +1,34 @@
-//! The file of a sweep: its [`Plan`] in the first line, then a line for each finished run, so that an interruption or a
+//! The file of a sweep: its [`SweepPlan`] in the first line, then a line for each finished run, so that an interruption or a
 //! crash costs at most one run.
 //!
 //! ```
-//! use jitlat_core::sweep::{Axis, Factor, Grid, Level};
-//! use jitlat_store::sweep::{self, Plan};
+//! use jitlat_core::sweep::{SweepAxis, Factor, SweepGrid, FactorLevel};
+//! use jitlat_store::sweep::{self, SweepPlan};
 //!
-//! let sizes = [40, 80].map(|n: u32| Level { text: n.to_string(), number: Some(n.into()) });
-//! let grid = Grid { axes: vec![Axis::new(Factor::Payload, sizes.into())] };
-//! let plan = Plan::new("192.0.2.1", grid);
+//! let sizes = [40, 80].map(|n: u32| FactorLevel { text: n.to_string(), number: Some(n.into()) });
+//! let grid = SweepGrid { axes: vec![SweepAxis::new(Factor::Payload, sizes.into())] };
+//! let plan = SweepPlan::new("192.0.2.1", grid);
 //! let read = sweep::read(&sweep::plan_line(&plan)?)?;
 //! assert_eq!((read.plan, read.outcomes.len()), (plan, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod state;
+
+pub use state::SweepState;
+
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
-use jitlat_core::sweep::{Confidence, Grid, Outcome, SweepRun, order};
+use jitlat_core::sweep::{ConfidenceLevel, RunOutcome, SweepGrid, SweepRun, order};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Everything that fixes a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Plan {
+pub struct SweepPlan {
     /// `jitlat sweep 1`.
     pub format: String,
     /// The far host.
@@ -31,7 +36,7 @@ pub struct Plan {
     /// Whether one-way tests instead of round trips.
     pub one_way: bool,
     /// The varied conditions.
-    pub grid: Grid,
+    pub grid: SweepGrid,
     /// Packets per run.
     pub packets: u64,
     /// Runs of each combination.
@@ -41,7 +46,7 @@ pub struct Plan {
     /// Seed of the random order; `None` = in the given order.
     pub seed: Option<u64>,
     /// Confidence level of the intervals.
-    pub confidence: Confidence,
+    pub confidence: ConfidenceLevel,
     /// The server that receives the load: host, port, key file, and how long the load settles.
     pub load: LoadLink,
     /// Options of the test.
@@ -76,7 +81,7 @@ pub const FORMAT: &str = "jitlat sweep 2";
 const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
 /// Most runs; more are certainly a mistake.
-const MOST_RUNS: usize = 100_000;
+const MAX_RUNS: usize = 100_000;
 
 /// Why a file is not that of a sweep, or cannot be continued.
 #[derive(Debug, thiserror::Error)]
@@ -100,17 +105,50 @@ pub enum SweepError {
     #[error("line {0}: this run is not one of the plan's, or is there twice")]
     Stray(usize),
     /// More runs than a sweep may have.
-    #[error("{0} runs are too many: a sweep has at most {MOST_RUNS}")]
+    #[error("{0} runs are too many: a sweep has at most {MAX_RUNS}")]
     TooMany(usize),
+    /// A file could not be created, opened, read or written.
+    #[error("{doing} {}", .path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No file of a random name could be created.
+    #[error("creating a file for the sweep in this folder")]
+    Folder(#[source] io::Error),
+    /// The file has more than 1 GiB.
+    #[error("{} is too long for a sweep", .0.display())]
+    TooLong(PathBuf),
+    /// What a file contains is not a sweep.
+    #[error("reading the sweep {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<SweepError>,
+    },
+    /// A plan or a run could not be written as JSON, which none causes.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
     /// More runs than fit a number.
     #[error("there are more combinations than can be counted")]
     Uncountable,
 }
 
-impl Plan {
+impl SweepError {
+    fn file(doing: &'static str, path: &Path, source: io::Error) -> SweepError {
+        SweepError::File { doing, path: path.to_owned(), source }
+    }
+}
+
+impl SweepPlan {
     /// Ten packets for every combination of `grid` to `host`, three times, in the given order.
-    pub fn new(host: &str, grid: Grid) -> Plan {
-        Plan {
+    pub fn new(host: &str, grid: SweepGrid) -> SweepPlan {
+        SweepPlan {
             format: FORMAT.to_owned(),
             host: host.to_owned(),
             one_way: false,
@@ -119,7 +157,7 @@ impl Plan {
             repetitions: 3,
             pause: Span::ZERO,
             seed: None,
-            confidence: Confidence::default(),
+            confidence: ConfidenceLevel::default(),
             load: LoadLink::default(),
             options: Vec::new(),
         }
@@ -132,7 +170,7 @@ impl Plan {
     pub fn runs(&self) -> Result<Vec<SweepRun>, SweepError> {
         let cells = self.grid.cells().ok_or(SweepError::Uncountable)?;
         match cells.checked_mul(self.repetitions as usize) {
-            Some(1..=MOST_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
+            Some(1..=MAX_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
             Some(n) => Err(SweepError::TooMany(n)),
             None => Err(SweepError::Uncountable),
         }
@@ -148,9 +186,9 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// Its plan.
-    pub plan: Plan,
+    pub plan: SweepPlan,
     /// The finished runs.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunOutcome>,
     /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
     pub packets: Vec<Samples>,
     /// Bytes of its whole lines. A line that was cut follows.
@@ -159,9 +197,9 @@ pub struct Contents {
 
 /// A finished run as a line.
 #[derive(Serialize, Deserialize)]
-struct Line<Outcome, Packets> {
+struct SweepLine<RunOutcome, Packets> {
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: RunOutcome,
     /// Its accepted packets; absent from files of older programs.
     #[serde(default)]
     packets: Packets,
@@ -171,7 +209,7 @@ struct Line<Outcome, Packets> {
 ///
 /// # Errors
 /// None that a plan can cause.
-pub fn plan_line(plan: &Plan) -> serde_json::Result<String> {
+pub fn plan_line(plan: &SweepPlan) -> serde_json::Result<String> {
     Ok(serde_json::to_string(plan)? + "\n")
 }
 
@@ -179,8 +217,8 @@ pub fn plan_line(plan: &Plan) -> serde_json::Result<String> {
 ///
 /// # Errors
 /// None that a run can cause.
-pub fn run_line(outcome: &Outcome, packets: &Samples) -> serde_json::Result<String> {
-    Ok(serde_json::to_string(&Line { outcome, packets })? + "\n")
+pub fn run_line(outcome: &RunOutcome, packets: &Samples) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(&SweepLine { outcome, packets })? + "\n")
 }
 
 /// Reads a file. A last line without an end is left out.
@@ -191,7 +229,7 @@ pub fn read(text: &str) -> Result<Contents, SweepError> {
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     let mut lines = text[..whole].lines().zip(1..);
     let (first, _) = lines.next().unwrap_or_default();
-    let plan: Plan = serde_json::from_str(first).map_err(SweepError::NoPlan)?;
+    let plan: SweepPlan = serde_json::from_str(first).map_err(SweepError::NoPlan)?;
     if !READABLE.contains(&plan.format.as_str()) {
         return Err(SweepError::Format(plan.format));
     }
@@ -199,7 +237,7 @@ pub fn read(text: &str) -> Result<Contents, SweepError> {
     let mut contents = Contents { plan, outcomes: Vec::new(), packets: Vec::new(), whole };
     let mut known = HashSet::new();
     for (text, line) in lines {
-        let Line { outcome, packets } = serde_json::from_str::<Line<Outcome, Samples>>(text)
+        let SweepLine { outcome, packets } = serde_json::from_str::<SweepLine<RunOutcome, Samples>>(text)
             .map_err(|source| SweepError::NoRun { line, source })?;
         if outcome.run.cell >= cells || !known.insert((outcome.run.cell, outcome.run.repetition)) {
             return Err(SweepError::Stray(line));
@@ -214,17 +252,21 @@ pub fn read(text: &str) -> Result<Contents, SweepError> {
 mod tests {
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::sweep::{Axis, Factor, Figures, Level};
+    use jitlat_core::sweep::{Factor, FactorLevel, RunFigures, SweepAxis};
 
-    fn plan() -> Plan {
-        let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
-        Plan::new("192.0.2.1", Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] })
+    fn plan() -> SweepPlan {
+        let level = |n: u32| FactorLevel { text: n.to_string(), number: Some(n.into()) };
+        SweepPlan::new(
+            "192.0.2.1",
+            SweepGrid { axes: vec![SweepAxis::new(Factor::Payload, [40, 80].map(level).into())] },
+        )
     }
 
     fn line(cell: usize) -> String {
         let run = SweepRun { cell, repetition: 0 };
-        let figures = Figures::default();
-        let outcome = Outcome { run, at: WallTime(1), sent: 10, received: 10, ip_length: Some(68), figures };
+        let figures = RunFigures::default();
+        let outcome =
+            RunOutcome { run, at: WallTime(1), sent: 10, received: 10, ip_length: Some(68), figures };
         run_line(
             &outcome,
             &Samples { seq: vec![0, 2], sent: vec![1, 3], delay: vec![7, -9], ..Samples::default() },
@@ -253,7 +295,7 @@ mod tests {
         assert!(matches!(read(&(first.clone() + &line(0) + &line(0))), Err(SweepError::Stray(3))));
         assert!(matches!(read(&(first.clone() + &line(2))), Err(SweepError::Stray(2))));
         assert!(matches!(read(&(first + "{}\n")), Err(SweepError::NoRun { line: 2, .. })));
-        let many = Plan { repetitions: u32::MAX, ..plan() };
+        let many = SweepPlan { repetitions: u32::MAX, ..plan() };
         assert!(matches!(many.runs(), Err(SweepError::TooMany(_))));
     }
 }

@@ -2,7 +2,7 @@
 
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec, WallTime};
-use jitlat_tui::{Board, Look, Shown, Viewing, draw};
+use jitlat_tui::{Board, Look, ScreenState, Viewing, draw};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 
@@ -20,7 +20,7 @@ fn main() {
 
     let mut picture = Buffer::empty(Rect::new(0, 0, 80, 24));
     let look = Look { colour: false, unicode: true };
-    draw(&Shown { board: &board, viewing: &Viewing::new(1), look, summaries: &[], now }, &mut picture);
+    draw(&ScreenState { board: &board, viewing: &Viewing::new(1), look, summaries: &[], now }, &mut picture);
     for row in picture.content.chunks(80) {
         println!("{}", row.iter().map(Cell::symbol).collect::<String>().trim_end());
     }

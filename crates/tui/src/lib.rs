@@ -1,8 +1,8 @@
 //! Full-screen terminal views: what happens in tests while they run, and scrolling through saved ones.
 //!
-//! * [`View`] – takes the terminal over and draws on a thread of its own; [`Followed`] – observes the events of a test
+//! * [`View`] – takes the terminal over and draws on a thread of its own; [`BoardObserver`] – observes the events of a test
 //! * [`Board`] – everything known about the tests that are shown: a [`LiveState`] per test, fed by its events
-//! * [`draw`] – the screen as a pure function of [`Shown`]: a board, what a person looks at ([`Viewing`]), and what the terminal
+//! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, what a person looks at ([`Viewing`]), and what the terminal
 //!   can show ([`Look`])
 //!
 //! The thread that talks to the far host copies events into the board; the drawing thread reads the board. Neither touches a
@@ -22,9 +22,9 @@ mod viewing;
 
 pub use jitlat_core::live::LiveState;
 pub use look::Look;
-pub use screen::{Shown, draw};
-pub use terminal::{Followed, View, ViewError};
-pub use viewing::{Request, Tab, Viewing};
+pub use screen::{ScreenState, draw};
+pub use terminal::{BoardObserver, View, ViewError};
+pub use viewing::{ViewTab, ViewerRequest, Viewing};
 
 /// The example of the README.
 #[cfg(doctest)]

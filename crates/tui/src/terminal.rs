@@ -2,10 +2,10 @@
 
 use super::Board;
 use super::look::Look;
-use super::screen::{self, Shown};
-use super::viewing::{Request, Tab, Viewing};
+use super::screen::{self, ScreenState};
+use super::viewing::{ViewTab, ViewerRequest, Viewing};
 use jitlat_core::Summary;
-use jitlat_core::live::Phase;
+use jitlat_core::live::LivePhase;
 use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event as TestEvent, Observer};
 use jitlat_instruments::Stop;
@@ -32,25 +32,25 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time between two pictures, unless a key is pressed.
-const FRAME: Duration = Duration::from_millis(250);
+const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// Time between two computations of every figure, which are made only while they are looked at.
-const FIGURES_EVERY: Duration = Duration::from_secs(1);
+const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the last picture may take, once the test is over.
-const LAST_PICTURE: Duration = Duration::from_secs(1);
+const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether the terminal is taken over.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives the terminal back, if it was taken over. A failure is ignored: nobody could read about it.
 fn give_back() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+    if TERMINAL_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
 /// The terminal while it is taken over; given back when dropped, and when the program panics.
-struct TakenTerminal {
+struct OwnedTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     /// Dropped once the terminal is given back.
     _while_taken: Box<dyn Send>,
@@ -70,8 +70,8 @@ pub enum ViewError {
     Thread(#[source] io::Error),
 }
 
-impl TakenTerminal {
-    fn take(while_taken: Box<dyn Send>) -> io::Result<TakenTerminal> {
+impl OwnedTerminal {
+    fn take(while_taken: Box<dyn Send>) -> io::Result<OwnedTerminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
@@ -81,13 +81,13 @@ impl TakenTerminal {
             }));
         });
         enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
+        TERMINAL_TAKEN.store(true, Ordering::SeqCst);
         let taken = execute!(io::stdout(), EnterAlternateScreen, Hide).and_then(|()| {
             let backend = CrosstermBackend::new(io::stdout());
             Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fullscreen })
         });
         match taken {
-            Ok(terminal) => Ok(TakenTerminal { terminal, _while_taken: while_taken }),
+            Ok(terminal) => Ok(OwnedTerminal { terminal, _while_taken: while_taken }),
             Err(e) => {
                 give_back();
                 Err(e)
@@ -96,7 +96,7 @@ impl TakenTerminal {
     }
 }
 
-impl Drop for TakenTerminal {
+impl Drop for OwnedTerminal {
     fn drop(&mut self) {
         give_back();
     }
@@ -127,7 +127,7 @@ impl View {
         stop: &Stop,
     ) -> Result<View, ViewError> {
         let keyboard = keyboard().map_err(ViewError::Keyboard)?;
-        let taken = TakenTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
+        let taken = OwnedTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
         let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
         let drawer = Drawer {
             taken,
@@ -146,14 +146,14 @@ impl View {
     }
 
     /// An observer of the test of a target.
-    pub fn follow(&self, target: usize) -> Followed {
-        Followed { board: self.board.clone(), target }
+    pub fn follow(&self, target: usize) -> BoardObserver {
+        BoardObserver { board: self.board.clone(), target }
     }
 
     /// The test of a target failed.
     pub fn failed(&self, target: usize, why: String) {
         if let Some(state) = lock(&self.board).targets.get_mut(target) {
-            state.phase = Phase::Failed(why);
+            state.phase = LivePhase::Failed(why);
         }
     }
 
@@ -171,7 +171,7 @@ impl View {
         self.over.store(true, Ordering::Release);
         let Some(drawing) = self.drawing.take() else { return };
         let since = Instant::now();
-        while !drawing.is_finished() && since.elapsed() < LAST_PICTURE {
+        while !drawing.is_finished() && since.elapsed() < LAST_FRAME_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         if drawing.is_finished() {
@@ -191,12 +191,12 @@ impl Drop for View {
 }
 
 /// Copies what happens in a test into what is shown.
-pub struct Followed {
+pub struct BoardObserver {
     board: Arc<Mutex<Board>>,
     target: usize,
 }
 
-impl Observer for Followed {
+impl Observer for BoardObserver {
     fn event(&mut self, event: &TestEvent<'_>) {
         let now = steady();
         if let Some(state) = lock(&self.board).targets.get_mut(self.target) {
@@ -235,7 +235,7 @@ fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
 
 /// The thread that draws and reads keys.
 struct Drawer {
-    taken: TakenTerminal,
+    taken: OwnedTerminal,
     keyboard: OwnedFd,
     board: Arc<Mutex<Board>>,
     over: Arc<AtomicBool>,
@@ -263,9 +263,9 @@ impl Drawer {
             }
             match self.keys() {
                 Ok(None) => {}
-                Ok(Some(Request::Redraw)) => drop(self.taken.terminal.clear()),
-                Ok(Some(Request::End)) if saved => return,
-                Ok(Some(Request::End)) => self.stop.request(),
+                Ok(Some(ViewerRequest::Redraw)) => drop(self.taken.terminal.clear()),
+                Ok(Some(ViewerRequest::End)) if saved => return,
+                Ok(Some(ViewerRequest::End)) => self.stop.request(),
                 Err(_) => return,
             }
         }
@@ -278,7 +278,7 @@ impl Drawer {
         {
             let board = lock(&self.board);
             let Drawer { viewing, look, summaries, .. } = self;
-            let shown = Shown { board: &board, viewing, look: *look, summaries, now: steady() };
+            let shown = ScreenState { board: &board, viewing, look: *look, summaries, now: steady() };
             screen::draw(&shown, &mut picture);
         }
         self.taken.terminal.draw(|frame| {
@@ -291,8 +291,8 @@ impl Drawer {
     }
 
     /// Takes keys until the next picture is due, or something changes.
-    fn keys(&mut self) -> io::Result<Option<Request>> {
-        wait_for_input(&self.keyboard, FRAME)?;
+    fn keys(&mut self) -> io::Result<Option<ViewerRequest>> {
+        wait_for_input(&self.keyboard, FRAME_INTERVAL)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
@@ -304,7 +304,7 @@ impl Drawer {
                     let board = lock(&self.board);
                     request = self.viewing.key(key, &board, steady()).or(request);
                 }
-                Event::Resize(..) => request = request.or(Some(Request::Redraw)),
+                Event::Resize(..) => request = request.or(Some(ViewerRequest::Redraw)),
                 _ => {}
             }
             if !event::poll(Duration::ZERO)? {
@@ -317,8 +317,8 @@ impl Drawer {
     /// Computes every figure, if they are looked at and it is time.
     fn compute_figures(&mut self) {
         let target = self.viewing.target;
-        let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_EVERY;
-        if self.viewing.tab != Tab::Figures || self.computed.is_some_and(fresh) {
+        let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_INTERVAL;
+        if self.viewing.tab != ViewTab::Figures || self.computed.is_some_and(fresh) {
             return;
         }
         let (saved, analyses) = {

@@ -2,11 +2,11 @@
 
 use super::Board;
 use super::look::Look;
-use super::screen::{self, Shown};
-use super::viewing::{Request, Tab, Viewing};
+use super::screen::{self, ScreenState};
+use super::viewing::{ViewTab, ViewerRequest, Viewing};
 use jitlat_core::distribution::Precision;
+use jitlat_core::live::LivePhase;
 use jitlat_core::live::LiveState;
-use jitlat_core::live::Phase;
 use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event, StreamProgress};
 use jitlat_core::record::Moment;
@@ -17,7 +17,7 @@ use jitlat_core::{
     ClockProbe, Direction, PacketRecord, Schedule, Session, Span, SteadyTime, Summary, SyncState, TestSpec,
     Transport, WallTime,
 };
-use jitlat_core::{Source, Stamp};
+use jitlat_core::{Stamp, StampSource};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -131,7 +131,7 @@ fn picture(
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let drawn = terminal.draw(|frame| {
         let mut buffer = Buffer::empty(frame.area());
-        let shown = Shown { board, viewing, look, summaries: &summaries, now: *now };
+        let shown = ScreenState { board, viewing, look, summaries: &summaries, now: *now };
         screen::draw(&shown, &mut buffer);
         *frame.buffer_mut() = buffer;
     });
@@ -227,8 +227,8 @@ fn a_running_test_can_be_scrolled_back() {
     pressed(&mut viewing, board, now, &[KeyCode::Esc]);
     assert_eq!(viewing, Viewing::new(1));
     let end = |code, modifiers| Viewing::new(1).key(KeyEvent::new(code, modifiers), board, now);
-    assert_eq!(end(KeyCode::Char('q'), KeyModifiers::NONE), Some(Request::End));
-    assert_eq!(end(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Request::End));
+    assert_eq!(end(KeyCode::Char('q'), KeyModifiers::NONE), Some(ViewerRequest::End));
+    assert_eq!(end(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(ViewerRequest::End));
     assert_eq!(end(KeyCode::Char('c'), KeyModifiers::NONE), None);
 }
 
@@ -239,7 +239,7 @@ fn round_trips(name: &str, delay: i64, lost: i64) -> LiveState {
     state.event(&Event::Started(&[session]), at(0));
     let answers = (0..50).filter(|k| k % 10 >= lost).map(|k| {
         let (sent, mut record) = (EPOCH + k * PERIOD, PacketRecord::new(k));
-        let stamp = |at| Stamp { at: WallTime(at), source: Source::Kernel };
+        let stamp = |at| Stamp { at: WallTime(at), source: StampSource::Kernel };
         record.set(Moment::Sent, stamp(sent));
         record.set(Moment::Returned, stamp(sent + delay + k % 7 * 100_000));
         record
@@ -255,7 +255,7 @@ fn round_trips(name: &str, delay: i64, lost: i64) -> LiveState {
 #[test]
 fn targets_are_sorted_and_their_errors_said() {
     let mut gone = LiveState::new("nowhere.example");
-    gone.phase = Phase::Failed("cannot find an address of nowhere.example".to_owned());
+    gone.phase = LivePhase::Failed("cannot find an address of nowhere.example".to_owned());
     let near = round_trips("a.example", 1_000_000, 0);
     let lossy = round_trips("b.example", 30_000_000, 3);
     let far = round_trips("c.example", 180_000_000, 0);
@@ -268,7 +268,7 @@ fn targets_are_sorted_and_their_errors_said() {
     assert_eq!(shown.0.order(viewing.sort, viewing.falling)[0], 3, "the lossy one comes first");
     assert_eq!(viewing.target, 0);
     pressed(&mut viewing, &shown.0, shown.1, &[KeyCode::PageUp, KeyCode::Enter]);
-    assert_eq!((viewing.target, viewing.tab), (3, Tab::Overview));
+    assert_eq!((viewing.target, viewing.tab), (3, ViewTab::Overview));
     let text = picture(&shown, &viewing, FULL, [80, 24]);
     assert!(text.contains("b.example") && text.contains("round-trip time"), "{text}");
 }
@@ -306,7 +306,8 @@ fn any_size_and_any_key_at_any_time() {
                 pressed(&mut viewing, &shown.0, shown.1, &[code, KeyCode::Left, KeyCode::Down]);
                 let mut buffer = Buffer::empty(ratatui::layout::Rect::new(0, 0, size[0], size[1]));
                 let look = [FULL, PLAIN, ASCII][k % 3];
-                let shown = Shown { board: &shown.0, viewing: &viewing, look, summaries: &[], now: shown.1 };
+                let shown =
+                    ScreenState { board: &shown.0, viewing: &viewing, look, summaries: &[], now: shown.1 };
                 screen::draw(&shown, &mut buffer);
             }
         }

@@ -8,7 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tab {
+pub enum ViewTab {
     /// A table of all tests; only with several.
     Targets,
     /// Delay and loss over time.
@@ -22,12 +22,12 @@ pub enum Tab {
 }
 
 /// All pages with their names. The first one is there with several targets only.
-pub const TABS: [(Tab, &str); 5] = [
-    (Tab::Targets, "Targets"),
-    (Tab::Overview, "Overview"),
-    (Tab::Distribution, "Distribution"),
-    (Tab::Figures, "Figures"),
-    (Tab::Hosts, "Hosts"),
+pub const TABS: [(ViewTab, &str); 5] = [
+    (ViewTab::Targets, "Targets"),
+    (ViewTab::Overview, "Overview"),
+    (ViewTab::Distribution, "Distribution"),
+    (ViewTab::Figures, "Figures"),
+    (ViewTab::Hosts, "Hosts"),
 ];
 
 /// All keys and what they do, for the help.
@@ -48,7 +48,7 @@ pub const KEYS: [(&str, &str); 12] = [
 
 /// A request of the person who watches, beyond looking at something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ViewerRequest {
     /// The test is to end, or the view of a saved one.
     End,
     /// The screen is to be drawn anew.
@@ -59,7 +59,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Viewing {
     /// The page.
-    pub tab: Tab,
+    pub tab: ViewTab,
     /// True while the help covers it.
     pub help: bool,
     /// How much time is shown, ns; `None`: all.
@@ -79,13 +79,13 @@ pub struct Viewing {
 }
 
 /// The shortest time shown, ns.
-const SHORTEST: i64 = 100_000_000;
+const MIN_SPAN_NS: i64 = 100_000_000;
 
 impl Viewing {
     /// The first look at so many targets.
     pub fn new(targets: usize) -> Viewing {
         Viewing {
-            tab: if targets > 1 { Tab::Targets } else { Tab::Overview },
+            tab: if targets > 1 { ViewTab::Targets } else { ViewTab::Overview },
             help: false,
             span: None,
             end: None,
@@ -98,7 +98,7 @@ impl Viewing {
     }
 
     /// The pages of a view of so many targets.
-    pub fn tabs(targets: usize) -> &'static [(Tab, &'static str)] {
+    pub fn tabs(targets: usize) -> &'static [(ViewTab, &'static str)] {
         if targets > 1 { &TABS } else { &TABS[1..] }
     }
 
@@ -111,20 +111,20 @@ impl Viewing {
     }
 
     /// Follows a key; returns what it asks for beyond looking at something else.
-    pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<Request> {
+    pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<ViewerRequest> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Some(Request::End),
-                KeyCode::Char('l') => Some(Request::Redraw),
+                KeyCode::Char('c') => Some(ViewerRequest::End),
+                KeyCode::Char('l') => Some(ViewerRequest::Redraw),
                 _ => None,
             };
         }
         let tabs = Viewing::tabs(board.targets.len());
         match key.code {
-            KeyCode::Char('q') => return Some(Request::End),
+            KeyCode::Char('q') => return Some(ViewerRequest::End),
             KeyCode::Char('?') | KeyCode::F(1) => self.help = !self.help,
             KeyCode::Esc if self.help => self.help = false,
             KeyCode::Esc => self.cursor = None,
@@ -150,13 +150,13 @@ impl Viewing {
             KeyCode::PageDown => self.choose(board, 10),
             KeyCode::Char('s') => self.sort = (self.sort + 1) % COLUMNS.len(),
             KeyCode::Char('r') => self.falling = !self.falling,
-            KeyCode::Enter if self.tab == Tab::Targets => self.tab = Tab::Overview,
+            KeyCode::Enter if self.tab == ViewTab::Targets => self.tab = ViewTab::Overview,
             _ => {}
         }
         None
     }
 
-    fn turn(&mut self, tabs: &[(Tab, &str)], by: usize) {
+    fn turn(&mut self, tabs: &[(ViewTab, &str)], by: usize) {
         let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
         self.tab = tabs[(at + by) % tabs.len()].0;
     }
@@ -166,7 +166,7 @@ impl Viewing {
         let [from, to] = self.window(board, now);
         let span = to - from;
         let all = board.target(self.target).map_or(span, |state| state.end(now));
-        let wanted = if closer { (span / 2).max(SHORTEST) } else { span.saturating_mul(2) };
+        let wanted = if closer { (span / 2).max(MIN_SPAN_NS) } else { span.saturating_mul(2) };
         if wanted >= all {
             (self.span, self.end) = (None, None);
             return;
@@ -197,10 +197,10 @@ impl Viewing {
 
     fn choose(&mut self, board: &Board, by: i64) {
         let (at, most) = match self.tab {
-            Tab::Targets => (&mut self.target, board.targets.len()),
+            ViewTab::Targets => (&mut self.target, board.targets.len()),
             _ => (&mut self.figure, SCALARS.len()),
         };
-        if self.tab == Tab::Targets {
+        if self.tab == ViewTab::Targets {
             // In the order shown.
             let order = board.order(self.sort, self.falling);
             let place = order.iter().position(|k| *k == *at).unwrap_or(0) as i64;

@@ -2,14 +2,16 @@
 
 use super::case::{Begin, Case, smallest_one_way};
 use super::causes::queue::{of_queue, waited};
-use super::causes::{Found, RULES, merge_if_many};
+use super::causes::{FoundCause, RULES, merge_if_many};
 use super::judge::{CaseFindings, conclude};
 use super::numbers::{moment, time};
 use super::profiles::Profile;
 use super::severity::{Experience, Waits, of_outage};
-use super::steps::Reason;
+use super::steps::StepReason;
 use jitlat_core::answer::CauseId;
-use jitlat_core::evidence::{Evidence, Judgement, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
+use jitlat_core::evidence::{
+    Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
+};
 
 /// Adds the next stretch, whose numbers stand for what `seam` says. `origin` is when the stream's first packet was sent,
 /// and `due` when the stretch's first one was, if none of it came: in ns. Returns where what lasts to its end begins,
@@ -50,7 +52,7 @@ pub fn add(
         found.harm *= packets;
         take(so_far, found, goes_on.then_some(seam));
     }
-    let first = material.series.place_of(seam.again.into());
+    let first = material.series.position_of(seam.again.into());
     let (mut least, mut new) = (i64::MAX, Vec::with_capacity(case.delays.len()));
     case.each_wait(|k, wait| {
         least = least.min(wait);
@@ -72,17 +74,17 @@ pub fn add(
     so_far.lost = so_far.lost.saturating_add(lost);
     so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
     so_far.was_set |=
-        case.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
+        case.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
     so_far.end = at + case.duration;
     lasting(&case)
 }
 
 /// Takes note of `new`, which began before the stretch that showed it if that stretch began at `seam`.
-fn take(so_far: &mut StretchFindings, new: Found, seam: Option<&StretchSeam>) {
+fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
     // The same level, of which more is known now: where it falls shows whether a queue or a way led to it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
-    let lasted = |last: &Found, seam: &StretchSeam| {
+    let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
             && last.cause.packets[1].saturating_add(seam.again.into()) >= seam.first.into()
             && last.cause.packets[0].abs_diff(new.cause.packets[0]) <= seam.again.into()
@@ -107,7 +109,7 @@ fn take(so_far: &mut StretchFindings, new: Found, seam: Option<&StretchSeam>) {
         return join(last, &new);
     }
     so_far.found.push(new);
-    if so_far.found.iter().filter(|f| f.cause.id == id).count() > MOST_OF_A_KIND {
+    if so_far.found.iter().filter(|f| f.cause.id == id).count() > MAX_CAUSES_PER_KIND {
         put_together(so_far, id);
     }
 }
@@ -132,7 +134,7 @@ pub fn judgement(
     }
     keep_one_law_of_loss(&mut so_far);
     let duration = so_far.end;
-    let length = |f: &Found| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
+    let length = |f: &FoundCause| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
     let total: f64 = so_far.found.iter().filter(|f| f.cause.id == CauseId::Outage).map(length).sum();
     for f in &mut so_far.found {
         f.harm /= known.sent.max(1) as f64;
@@ -172,15 +174,15 @@ pub fn judgement(
 /// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let of_loss =
-        |f: &&Found| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
+        |f: &&FoundCause| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
     let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
 /// Where what lasts to the end of `case` begins: queues, and longer ways that it does not come back from.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
-    let queues = case.episodes.queues.iter().filter(|q| q.to + STRAYS >= n).map(|q| q.from);
-    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+    let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let back = |k: usize| {
         let change = routes[k].change;
         routes[k + 1..].iter().any(|s| s.change.saturating_add(change).abs() <= change.abs() / 4)
@@ -194,7 +196,7 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
 }
 
 /// So many packets may follow a queue that lasts.
-const STRAYS: usize = 16;
+const MAX_PACKETS_AFTER: usize = 16;
 
 /// Causes that have a share of the packets rather than a time each.
 fn is_a_law(id: CauseId) -> bool {
@@ -211,8 +213,8 @@ fn is_a_law(id: CauseId) -> bool {
 }
 
 /// Of two stretches that show the same law: from the first to the last, and the mean by packets.
-fn both(last: &mut Found, new: Found) {
-    let span = |f: &Found| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
+fn both(last: &mut FoundCause, new: FoundCause) {
+    let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
     let cause = &mut last.cause;
     cause.magnitude = cause
@@ -232,7 +234,7 @@ fn both(last: &mut Found, new: Found) {
 }
 
 /// The same level as `last`, over more packets.
-fn more_is_known(new: &mut Found, last: &Found) {
+fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
     (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);
@@ -244,7 +246,7 @@ fn more_is_known(new: &mut Found, last: &Found) {
 }
 
 /// The same outage or queue, which went on where a stretch ended.
-fn join(last: &mut Found, new: &Found) {
+fn join(last: &mut FoundCause, new: &FoundCause) {
     let cause = &mut last.cause;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);
     cause.severity = cause.severity.max(new.cause.severity);

@@ -1,19 +1,19 @@
 //! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
 
-use super::delays::{Delays, Noise};
+use super::delays::{DelayNoise, Delays};
 use super::episodes::{Episode, Episodes, Hold};
 use super::law::{LossLaw, lets_even_rate_through};
-use super::levels::{self, Step};
-use super::losses::{Departures, Losses, Scattered};
+use super::levels::{self, LevelStep};
+use super::losses::{LossTimes, PathLosses, Scattered};
 use super::numbers::moment;
-use super::schedule::{self, Late};
+use super::schedule::{self, SenderDelays};
 use super::severity::{Experience, Waits};
-use super::steps::{self, Reason};
+use super::steps::{self, StepReason};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::clock::ClockEstimate;
-use jitlat_core::metrics::seqset::{Run, absent, without};
+use jitlat_core::metrics::seqset::{SeqRun, absent, without};
 use jitlat_core::spec::Transport;
 
 /// Everything the rules use.
@@ -25,25 +25,25 @@ pub struct Case<'a> {
     /// Delays without what clocks and routes added.
     pub delays: Delays<'a>,
     /// How much neighbours differ.
-    pub noise: Noise,
+    pub noise: DelayNoise,
     /// Lasting changes of the smallest delay, with their reasons.
-    pub steps: Vec<(Step, Reason)>,
+    pub steps: Vec<(LevelStep, StepReason)>,
     /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
     pub skew: Option<f64>,
     /// Queues and holds.
     pub episodes: Episodes,
     /// The sender's own delays.
-    pub late: Late,
+    pub late: SenderDelays,
     /// Lost packets.
-    pub losses: Losses,
+    pub losses: PathLosses,
     /// Losses that are neither outages nor packets refused by the sending host.
     pub scattered: Scattered,
     /// Those of them that a full queue dropped.
     pub dropped_by_queue: u64,
     /// Losses that the sending host's system refused, if they can be identified.
-    pub refused: Vec<Run>,
+    pub refused: Vec<SeqRun>,
     /// Short runs of loss while the route changed.
-    pub lost_at_steps: Vec<Run>,
+    pub lost_at_steps: Vec<SeqRun>,
     /// The law of the remaining losses.
     pub law: Option<LossLaw>,
     /// From the first packet to the end of what is known, in seconds.
@@ -78,13 +78,14 @@ impl<'a> Case<'a> {
         let mut delays = Delays::new(series);
         let mut noise = delays.noise();
         let set = schedule::clock_steps(&delays, material, noise);
-        let mut steps: Vec<(Step, Reason)> = set.iter().map(|s| (*s, Reason::SenderClock)).collect();
+        let mut steps: Vec<(LevelStep, StepReason)> =
+            set.iter().map(|s| (*s, StepReason::SenderClock)).collect();
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
         let mut skew = None;
         let mut blocks = delays.blocks();
-        if series.len() >= FEW {
+        if series.len() >= MIN_PACKETS {
             skew =
                 levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
             if let Some(skew) = skew {
@@ -95,7 +96,7 @@ impl<'a> Case<'a> {
             let found = levels::steps(&delays, &blocks, noise);
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
-                if *reason == Reason::ReceiverClock {
+                if *reason == StepReason::ReceiverClock {
                     delays.set_shift(step.place, step.change, 0);
                 }
             }
@@ -111,14 +112,14 @@ impl<'a> Case<'a> {
             set_levels(&mut delays, &steps);
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
-        let late = Late::new(&delays, material);
-        let departures = Departures::new(&delays, session);
+        let late = SenderDelays::new(&delays, material);
+        let departures = LossTimes::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
-        let mut runs: Vec<Run> = lost.collect();
+        let mut runs: Vec<SeqRun> = lost.collect();
         let refused = without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
-        let mut losses = Losses::new(runs, known.end, |r| departures.length(r));
-        if losses.outages().count() >= MANY_OUTAGES {
+        let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
+        if losses.outages().count() >= MIN_POLICED_OUTAGES {
             // A rate limit whose bucket is filled in steps drops whole runs of packets.
             losses.are_of_a_limit(|all| lets_even_rate_through(&delays, &departures, all));
         }
@@ -157,8 +158,8 @@ impl<'a> Case<'a> {
             return;
         }
         // Lost where a queue was nearly full: the packet before or the one after waited for most of what any did.
-        let full = |run: &Run| {
-            let after = self.delays.series().place_of(run.start);
+        let full = |run: &SeqRun| {
+            let after = self.delays.series().position_of(run.start);
             [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
                 let queue = self.episodes.queue_at(k);
                 queue.is_some_and(|q| self.delays.excess(k) as f64 >= 0.55 * q.height as f64)
@@ -188,7 +189,7 @@ impl<'a> Case<'a> {
 
     /// Seconds from the first packet to where packet `seq` was sent, or would have been.
     pub fn seconds(&self, seq: u64) -> f64 {
-        Departures::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
+        LossTimes::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
     }
 
     /// So many seconds after the first packet, in words, within the whole stream.
@@ -197,7 +198,7 @@ impl<'a> Case<'a> {
     }
 
     /// The same of a place in send order.
-    pub fn place_seconds(&self, k: usize) -> f64 {
+    pub fn seconds_at(&self, k: usize) -> f64 {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
@@ -223,7 +224,7 @@ impl<'a> Case<'a> {
 
     /// What a hold must reach to be worth a word, in ns: 60 ms, and three packets' worth of the schedule.
     pub fn longest_usual_hold(&self) -> i64 {
-        LONG_HOLD.max(3 * self.material.period().unwrap_or(0))
+        MIN_HOLD_NS.max(3 * self.material.period().unwrap_or(0))
     }
 
     /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
@@ -276,7 +277,7 @@ impl<'a> Case<'a> {
         let [sent, lost] = self.sent_and_lost();
         let clock = self.material.clock;
         let was_set =
-            self.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
+            self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
         let base_ns = self
             .material
             .min()
@@ -306,53 +307,53 @@ pub(super) fn smallest_one_way(
         Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
         Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
         None if was_set => None,
-        None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
+        None => clock.synchronised().filter(|error| *error < MAX_CLOCK_ERROR_NS).map(|_| min as f64),
     }
 }
 
-/// Whether the clock probes bound one-way delays. A bound of [`LONG_BOUND`] or less does. A longer one means that each round
+/// Whether the clock probes bound one-way delays. A bound of [`MAX_PROBE_BOUND_NS`] or less does. A longer one means that each round
 /// trip took a second or more: that is the path only if most probes agree. If they scatter, their own connection or a host
 /// was slow, and the bound says nothing about the path.
 fn is_bounded(clock: &ClockEstimate) -> bool {
-    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= SCATTER * bound);
-    clock.bound_ns.is_some_and(|bound| bound <= LONG_BOUND || agree(bound))
+    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= MAX_PROBE_SCATTER * bound);
+    clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
 }
 
 /// So many outages may be what a rate limit drops.
-const MANY_OUTAGES: usize = 9;
+const MIN_POLICED_OUTAGES: usize = 9;
 
 /// Shorter holds are what radio links and schedulers do all day, in ns.
-const LONG_HOLD: i64 = 60_000_000;
+const MIN_HOLD_NS: i64 = 60_000_000;
 
 /// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
-const SURE: i64 = 50_000_000;
+const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Largest error of the clock offset, in ns, that is taken from probes whether they agree or not.
-const LONG_BOUND: f64 = 500e6;
+const MAX_PROBE_BOUND_NS: f64 = 500e6;
 /// Most that the median round trip of the probes may exceed the shortest, as a share of a longer bound.
-const SCATTER: f64 = 0.5;
+const MAX_PROBE_SCATTER: f64 = 0.5;
 
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.
-pub const FEW: usize = 100;
+pub const MIN_PACKETS: usize = 100;
 
 /// The smallest delay of each route.
-fn set_levels(delays: &mut Delays<'_>, steps: &[(Step, Reason)]) {
+fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     let mut places: Vec<usize> =
-        steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s.place).collect();
+        steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s.place).collect();
     places.push(0);
     places.sort_unstable();
     delays.set_levels(&places);
 }
 
 /// Takes for the queue's what looked like another route in the middle of one. True if there was any.
-fn within_queues(steps: &mut [(Step, Reason)], episodes: &Episodes) -> bool {
+fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
     let mut any = false;
-    for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == Reason::Route) {
+    for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
         let of_queue =
             |q: &Episode| (q.from + 1..q.to).contains(&step.place) && step.change.saturating_abs() < q.height;
         if episodes.queues.iter().any(of_queue) {
-            *reason = Reason::Queue;
+            *reason = StepReason::Queue;
             any = true;
         }
     }
@@ -360,24 +361,24 @@ fn within_queues(steps: &mut [(Step, Reason)], episodes: &Episodes) -> bool {
 }
 
 /// A route that changes loses packets for less than this, in ns; a longer time is an outage of its own.
-const CONVERGENCE: i64 = 220_000_000;
+const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
 /// Takes out of `runs` the short ones during which the route changed.
 fn lost_at_steps(
-    runs: &mut Vec<Run>,
-    steps: &[(Step, Reason)],
+    runs: &mut Vec<SeqRun>,
+    steps: &[(LevelStep, StepReason)],
     delays: &Delays<'_>,
-    departures: &Departures<'_, '_>,
-) -> Vec<Run> {
+    departures: &LossTimes<'_, '_>,
+) -> Vec<SeqRun> {
     let mut out = Vec::new();
-    for (step, _) in steps.iter().filter(|(_, reason)| *reason == Reason::Route) {
+    for (step, _) in steps.iter().filter(|(_, reason)| *reason == StepReason::Route) {
         if step.place == 0 || step.place >= delays.len() {
             continue;
         }
         // The losses between the last packet of the old route and the first of the new one, or one packet further.
         let (from, to) =
             (delays.seq(step.place.saturating_sub(2)), delays.seq((step.place + 1).min(delays.len() - 1)));
-        let here = |r: &Run| (from..to).contains(&r.start) && departures.length(r) < CONVERGENCE;
+        let here = |r: &SeqRun| (from..to).contains(&r.start) && departures.length(r) < MAX_CONVERGENCE_NS;
         out.extend(runs.iter().filter(|r| here(r)).copied());
         runs.retain(|r| !here(r));
     }
@@ -386,7 +387,7 @@ fn lost_at_steps(
 
 /// Takes out of `runs` those that the sending host's system refused, if they can be identified: all of them, or the one
 /// run that is as long. Returns them.
-fn without_refused(runs: &mut Vec<Run>, refused: u64) -> Vec<Run> {
+fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
     let lost: u64 = runs.iter().map(|r| r.len).sum();
     if refused == 0 {
         return Vec::new();

@@ -2,20 +2,20 @@
 
 mod answer;
 
-pub use answer::{Change, answer, level, new_causes};
+pub use answer::{SideChange, answer, level, new_causes};
 
-use crate::compare::comparison::{Comparison, Difference, Effect, Outcome, Statistic};
+use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference, Effect, Statistic};
 use jitlat_core::answer::Level;
 use jitlat_core::units::eng4_f64;
 
 /// How reliable a difference is, and why.
-pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
+pub(crate) fn decide(c: &Comparison) -> (ComparisonOutcome, String) {
     let vital: Vec<&str> = c.unlike.iter().filter(|u| u.what.is_vital()).map(|u| u.text.as_str()).collect();
     if !vital.is_empty() {
-        return (Outcome::Refused, vital.join("; "));
+        return (ComparisonOutcome::Refused, vital.join("; "));
     }
     if c.floor.is_infinite() {
-        return (Outcome::Undecided, "nothing is known of how the clocks of the two relate".into());
+        return (ComparisonOutcome::Undecided, "nothing is known of how the clocks of the two relate".into());
     }
     let known = c.chosen().zip(c.cliffs_delta.zip(c.cliffs_delta_error));
     let Some((Difference { change, ci95: Some([low, high]) }, (delta, error))) = known else {
@@ -26,24 +26,27 @@ pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
             }
             _ => "too few packets to tell change from chance",
         };
-        return (Outcome::Undecided, because.into());
+        return (ComparisonOutcome::Undecided, because.into());
     };
     if low <= 0.0 && high >= 0.0 {
-        return (Outcome::Same, "the interval of the change contains 0".into());
+        return (ComparisonOutcome::Same, "the interval of the change contains 0".into());
     }
     if delta.abs() + error < 0.147 {
-        return (Outcome::Same, format!("the change is certain but negligible (Cliff's delta {delta:.3})"));
+        return (
+            ComparisonOutcome::Same,
+            format!("the change is certain but negligible (Cliff's delta {delta:.3})"),
+        );
     }
     if delta.abs() - error < 0.147 {
         let because = format!(
             "the change is certain, but the summaries do not tell whether it is negligible (Cliff's delta \
              {delta:.3}, give or take {error:.3}): give the logs"
         );
-        return (Outcome::Undecided, because);
+        return (ComparisonOutcome::Undecided, because);
     }
     if change.abs() <= c.floor {
         let because = "the change is smaller than what the measurements may be wrong by";
-        return (Outcome::Undecided, because.into());
+        return (ComparisonOutcome::Undecided, because.into());
     }
     let effect = match c.effect {
         Some(Effect::Large) => "large",
@@ -51,7 +54,7 @@ pub(crate) fn decide(c: &Comparison) -> (Outcome, String) {
         _ => "small",
     };
     (
-        Outcome::Different,
+        ComparisonOutcome::Different,
         format!("the change is beyond chance and its effect {effect} (Cliff's delta {delta:.3})"),
     )
 }
@@ -64,7 +67,7 @@ pub fn sentence(c: &Comparison) -> String {
         Statistic::P99 => "at the 99th percentile",
     };
     match (c.outcome, c.chosen()) {
-        (Outcome::Different, Some(d)) => {
+        (ComparisonOutcome::Different, Some(d)) => {
             let more = if d.change > 0.0 { "more" } else { "less" };
             format!(
                 "{} has {} {more} {what} {by} than {}: {}.",
@@ -74,24 +77,24 @@ pub fn sentence(c: &Comparison) -> String {
                 c.because
             )
         }
-        (Outcome::Same | Outcome::Different, _) => {
+        (ComparisonOutcome::Same | ComparisonOutcome::Different, _) => {
             format!("No difference in {what} worth the name was found {by}: {}.", c.because)
         }
-        (Outcome::Undecided, _) => {
+        (ComparisonOutcome::Undecided, _) => {
             format!("It is not clear whether they differ in {what} {by}: {}.", c.because)
         }
-        (Outcome::Refused, _) => format!("Not compared: {}.", c.because),
+        (ComparisonOutcome::Refused, _) => format!("Not compared: {}.", c.because),
     }
 }
 
 /// The word for an outcome.
 pub fn outcome(c: &Comparison) -> &'static str {
     match c.outcome {
-        Outcome::Different if c.is_worse() => "worse",
-        Outcome::Different => "better",
-        Outcome::Same => "same",
-        Outcome::Undecided => "undecided",
-        Outcome::Refused => "refused",
+        ComparisonOutcome::Different if c.is_worse() => "worse",
+        ComparisonOutcome::Different => "better",
+        ComparisonOutcome::Same => "same",
+        ComparisonOutcome::Undecided => "undecided",
+        ComparisonOutcome::Refused => "refused",
     }
 }
 
@@ -137,9 +140,9 @@ pub fn p_value(p: f64) -> String {
 /// What a load does to a path, idle against loaded, and how that looks.
 pub fn of_load(c: &Comparison) -> (Level, String) {
     let (level, text) = match c.outcome {
-        Outcome::Different => (Level::Note, "The load makes a difference"),
-        Outcome::Same => (Level::Good, "The load makes no difference worth the name"),
-        Outcome::Undecided | Outcome::Refused => (Level::Note, "Not decided"),
+        ComparisonOutcome::Different => (Level::Note, "The load makes a difference"),
+        ComparisonOutcome::Same => (Level::Good, "The load makes no difference worth the name"),
+        ComparisonOutcome::Undecided | ComparisonOutcome::Refused => (Level::Note, "Not decided"),
     };
     (level, format!("{text}: {}.", c.because))
 }

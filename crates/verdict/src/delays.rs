@@ -1,16 +1,16 @@
 //! [`Delays`]: the delays of one way in send order, without what clocks and routes added; and their [`Blocks`].
 
 use jitlat_core::evidence::bounded;
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::series::Series;
 use std::ops::Range;
 
 /// Most blocks a series is cut into.
-const BLOCKS: usize = 1 << 15;
+const MAX_BLOCKS: usize = 1 << 15;
 /// Fewest packets per block.
-const LEAST: usize = 4;
+const MIN_BLOCK_PACKETS: usize = 4;
 /// Pairs of neighbours looked at for the noise.
-const PAIRS: usize = 4096;
+const MAX_PAIRS: usize = 4096;
 /// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
 #[derive(Clone, Debug)]
 pub struct Delays<'a> {
@@ -18,17 +18,17 @@ pub struct Delays<'a> {
     first_sent: i64,
     first_delay: i64,
     /// What clocks were set by, ascending by place, summed up.
-    shifts: Vec<Shift>,
+    shifts: Vec<ClockShift>,
     /// Rate of the receiving clock against the sending one, less one.
     skew: f64,
     /// Where the smallest delay changes for good, ascending by place: the level from there on.
     levels: Vec<(usize, i64)>,
-    pace: Pace,
+    pace: SendPattern,
 }
 
 /// How packets were really sent, whatever was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum SendPattern {
     /// One by one, at about even distances.
     Even,
     /// So many at a time.
@@ -39,7 +39,7 @@ pub enum Pace {
 
 /// From a place in send order on, clocks have added so much.
 #[derive(Clone, Copy, Debug)]
-struct Shift {
+struct ClockShift {
     place: usize,
     delay: i64,
     time: i64,
@@ -47,7 +47,7 @@ struct Shift {
 
 /// How much delays differ from packet to packet, in ns.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Noise {
+pub struct DelayNoise {
     /// Half the neighbours differ by less.
     pub median: i64,
     /// Nine of ten differ by less.
@@ -76,20 +76,20 @@ impl<'a> Delays<'a> {
             shifts: Vec::new(),
             skew: 0.0,
             levels: Vec::new(),
-            pace: Pace::Even,
+            pace: SendPattern::Even,
         };
         delays.pace = delays.find_pace();
         delays
     }
 
     /// How packets were sent.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> SendPattern {
         self.pace
     }
 
-    fn find_pace(&self) -> Pace {
+    fn find_pace(&self) -> SendPattern {
         let n = self.len();
-        let step = (n / PAIRS).max(1);
+        let step = (n / MAX_PAIRS).max(1);
         // Between packets that were sent in turn.
         let gap = |k: usize| {
             let (a, b) = (self.series.get(k - 1), self.series.get(k));
@@ -97,20 +97,20 @@ impl<'a> Delays<'a> {
         };
         let mut gaps: Vec<i64> = (1..n).step_by(step).filter_map(gap).collect();
         if gaps.len() < 20 {
-            return Pace::Even;
+            return SendPattern::Even;
         }
         let mean = gaps.iter().map(|g| *g as f64).sum::<f64>() / gaps.len() as f64;
         let together = gaps.iter().filter(|g| (**g as f64) < 0.05 * mean).count() as f64 / gaps.len() as f64;
         if together > 0.35 {
-            return Pace::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize);
+            return SendPattern::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize);
         }
         let [low, high] = at_shares(&mut gaps, [20, 80]);
-        if high as f64 - low as f64 > 0.5 * mean { Pace::Varied } else { Pace::Even }
+        if high as f64 - low as f64 > 0.5 * mean { SendPattern::Varied } else { SendPattern::Even }
     }
 
     /// Packets that share a fate because they were sent at once.
     fn together(&self) -> usize {
-        if let Pace::Bursts(size) = self.pace { size } else { 1 }
+        if let SendPattern::Bursts(size) = self.pace { size } else { 1 }
     }
 
     /// Packets.
@@ -213,7 +213,7 @@ impl<'a> Delays<'a> {
     pub fn set_shift(&mut self, place: usize, delay: i64, time: i64) {
         let at = self.shifts.partition_point(|s| s.place <= place);
         let before = at.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time));
-        self.shifts.insert(at, Shift { place, delay: before.0, time: before.1 });
+        self.shifts.insert(at, ClockShift { place, delay: before.0, time: before.1 });
         for shift in &mut self.shifts[at..] {
             shift.delay = shift.delay.saturating_add(delay);
             shift.time = shift.time.saturating_add(time);
@@ -253,7 +253,7 @@ impl<'a> Delays<'a> {
     }
 
     #[inline]
-    fn off_schedule_of(&self, k: usize, packet: Packet, period: i64) -> i64 {
+    fn off_schedule_of(&self, k: usize, packet: AcceptedPacket, period: i64) -> i64 {
         let due = period.saturating_mul(packet.seq.into());
         bounded(self.time_of(k, packet.sent).saturating_sub(due))
     }
@@ -310,7 +310,7 @@ impl<'a> Delays<'a> {
     /// Cut into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
-        let size = n.div_ceil(BLOCKS).max(LEAST).max((2 * self.together()).min(n / 8));
+        let size = n.div_ceil(MAX_BLOCKS).max(MIN_BLOCK_PACKETS).max((2 * self.together()).min(n / 8));
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
@@ -326,9 +326,9 @@ impl<'a> Delays<'a> {
     }
 
     /// How much neighbours differ, from pairs spread over the whole series.
-    pub fn noise(&self) -> Noise {
+    pub fn noise(&self) -> DelayNoise {
         let n = self.len();
-        let step = (n / PAIRS).max(1);
+        let step = (n / MAX_PAIRS).max(1);
         let apart = self.together();
         let differ = |a: i64, b: i64| a.saturating_sub(b).saturating_abs();
         let mut pairs: Vec<i64> = if step == 1 {
@@ -339,14 +339,14 @@ impl<'a> Delays<'a> {
             (apart..n).step_by(step).map(|k| differ(self.excess(k), self.excess(k - apart))).collect()
         };
         let [median, p90] = at_shares(&mut pairs, [50, 90]);
-        Noise { median, p90 }
+        DelayNoise { median, p90 }
     }
 
     /// The `share` quantile (0…1) of the excess of the packets from place `from` up to `to`, from at most some
     /// thousands of them.
     pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
         let to = to.min(self.len());
-        let step = (to.saturating_sub(from) / PAIRS).max(1);
+        let step = (to.saturating_sub(from) / MAX_PAIRS).max(1);
         let mut some = Vec::with_capacity(to.saturating_sub(from).div_ceil(step));
         if step == 1 {
             self.each_excess(from..to, |_, x| some.push(x));

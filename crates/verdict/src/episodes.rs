@@ -1,7 +1,7 @@
 //! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
 //! packets were held and released together.
 
-use super::delays::{Blocks, Delays, Noise};
+use super::delays::{Blocks, DelayNoise, Delays};
 
 /// A time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,15 +39,15 @@ pub struct Episodes {
 }
 
 /// A queue below this is lost in what hosts and links do by themselves: 5 ms, a tenth of what Y.1541 allows.
-const LEAST_QUEUE: i64 = 5_000_000;
+const MIN_QUEUE_NS: i64 = 5_000_000;
 
 /// A single filling of a queue lasts longer, in ns: several round trips.
-const SHORTEST: i64 = 100_000_000;
+const MIN_EPISODE_NS: i64 = 100_000_000;
 
 impl Episodes {
     /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues can be distinguished from holds only
     /// where packets are sent one by one.
-    pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Episodes {
+    pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         if blocks.len() < 4 {
             return Episodes::default();
@@ -57,7 +57,7 @@ impl Episodes {
         let near = (lows.len() / 100).max(2);
         let (lower, base, _) = lows.select_nth_unstable(near);
         let (base, lowest) = (*base, lower.iter().copied().min().unwrap_or(*base));
-        let step = (noise.median * 4).max(noise.p90 * 2).max(LEAST_QUEUE / 2);
+        let step = (noise.median * 4).max(noise.p90 * 2).max(MIN_QUEUE_NS / 2);
         let threshold = base.saturating_add(step);
         let floor = base.saturating_add((noise.p90 * 3 / 5).max(noise.median).max(step / 5));
         let mut all: Vec<Episode> = Vec::new();
@@ -77,7 +77,7 @@ impl Episodes {
             // A higher foot makes it no longer, where times ascend.
             if delays.series().sent_in_order()
                 && !delays.has_shifts()
-                && lasts(widen(delays, blocks, range.clone(), floor, limit)) < SHORTEST
+                && lasts(widen(delays, blocks, range.clone(), floor, limit)) < MIN_EPISODE_NS
             {
                 continue;
             }
@@ -86,7 +86,7 @@ impl Episodes {
             let floor = floor.max(base.saturating_add(top / 16));
             let (from, to) = widen(delays, blocks, range, floor, limit);
             // What is over sooner is jitter.
-            if lasts((from, to)) < SHORTEST {
+            if lasts((from, to)) < MIN_EPISODE_NS {
                 continue;
             }
             all.push(Episode { from, to, height: 0, count: 1 });
@@ -99,7 +99,7 @@ impl Episodes {
             let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
             let whole = delays.time(n - 1).max(1);
             let long = lasts >= 400_000_000 || lasts / 50 >= whole / 1000;
-            e.to - e.from >= 2 * blocks.size && e.height >= LEAST_QUEUE && long
+            e.to - e.from >= 2 * blocks.size && e.height >= MIN_QUEUE_NS && long
         });
         // Holds at the end of a queue are how it drains.
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
@@ -230,13 +230,13 @@ fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
 }
 
 /// A longer hold is not of the jitter, in ns.
-const LONG: i64 = 60_000_000;
+const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
 
 /// The third largest of the largest delays of blocks outside of `queues` and of the long ones of `holds`.
 fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
     let n = delays.len();
     let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();
-    busy.extend(holds.iter().filter(|h| h.length >= LONG).map(|h| (h.from, h.to)));
+    busy.extend(holds.iter().filter(|h| h.length >= MAX_JITTER_HOLD_NS).map(|h| (h.from, h.to)));
     busy.sort_unstable();
     let mut next = busy.iter().peekable();
     let mut highest = [i64::MIN; 3];

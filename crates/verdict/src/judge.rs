@@ -1,9 +1,9 @@
 //! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
 
-use super::case::{Case, FEW};
-use super::causes::{Found, RULES};
+use super::case::{Case, MIN_PACKETS};
+use super::causes::{FoundCause, RULES};
 use super::headline::{headline, most_felt};
-use super::profiles::{Interrupted, Profile, Sent};
+use super::profiles::{Interruption, Profile, SentTraffic};
 use super::severity::{Experience, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::evidence::KnownPackets;
@@ -20,7 +20,7 @@ pub fn into_answer(judgement: Judgement) -> Answer {
 /// What was found in a test, not yet judged.
 pub(super) struct CaseFindings {
     /// In any order.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundCause>,
     pub lived: Experience,
     pub known: KnownPackets,
     /// Packets that came.
@@ -45,7 +45,7 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
 /// What the `findings` in the test of `session` mean for its users.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
     let CaseFindings { mut found, lived, known, received, duration } = findings;
-    let enough = known.sent >= FEW as u64;
+    let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // What needs no statistics may still be said.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
@@ -64,7 +64,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         of_outage(longest, outages.iter().sum(), duration)
     };
     let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
-    let interrupted = Interrupted::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
+    let interrupted = Interruption::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
     let severity = match &played {
         // However few were sent.
         _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
@@ -76,7 +76,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
-    let sent = Sent { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
+    let sent =
+        SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
         let suits =
             p.judge(&lived, played.as_ref(), interrupted, sent).filter(|_| severity != Severity::Unknown)?;
@@ -90,8 +91,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
 
 /// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
 /// never empties, packets that were never sent.
-fn felt_besides(found: &[Found]) -> Severity {
-    let besides = |f: &&Found| match f.cause.id {
+fn felt_besides(found: &[FoundCause]) -> Severity {
+    let besides = |f: &&FoundCause| match f.cause.id {
         CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
         CauseId::Queue => f.whole_test,
         _ => false,
@@ -101,8 +102,8 @@ fn felt_besides(found: &[Found]) -> Severity {
 
 /// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a
 /// good part is missing comes before everything.
-fn sort(found: &mut [Found]) {
-    let rank = |f: &Found| match f.cause.id {
+fn sort(found: &mut [FoundCause]) {
+    let rank = |f: &FoundCause| match f.cause.id {
         CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),
         _ => (f.cause.severity as u8, f.harm),
     };

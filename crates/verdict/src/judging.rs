@@ -3,11 +3,12 @@
 use crate::counts::of_counts;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
-use crate::two_way::{Losses, two_way};
+use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
 use crate::{accumulated, findings};
 use jitlat_core::evidence::{
-    BothWays, Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, WholeStream,
+    Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, TwoWayEvidence,
+    WholeStream,
 };
 use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
@@ -19,11 +20,11 @@ struct PathJudge {
     profiles: Cow<'static, [Profile]>,
 }
 
-static USUAL: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
+static DEFAULT_JUDGE: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
 
 /// The judge with the [`PROFILES`]; always the same one.
 pub fn judge() -> SharedJudge {
-    USUAL.clone()
+    DEFAULT_JUDGE.clone()
 }
 
 /// A judge with other profiles.
@@ -66,8 +67,8 @@ impl Judge for PathJudge {
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
-            (None, Some(BothWays { answers: [up, down], losses })) => {
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &Losses { runs: losses }))
+            (None, Some(TwoWayEvidence { answers: [up, down], losses })) => {
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &RequestLosses { runs: losses }))
             }
             (None, None) => into_answer(judgement),
         });

@@ -1,15 +1,15 @@
 //! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
 
-use super::delays::{Delays, Pace};
-use super::losses::{Departures, Pattern, Scattered};
+use super::delays::{Delays, SendPattern};
+use super::losses::{LossTimes, Pattern, Scattered};
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Schedule;
 
 /// How packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum LossManner {
     /// Independently of each other.
     Random,
     /// In bursts.
@@ -24,7 +24,7 @@ pub enum Manner {
 #[derive(Clone, Debug)]
 pub struct LossLaw {
     /// The manner of loss.
-    pub manner: Manner,
+    pub manner: LossManner,
     /// Loss ratio among all packets.
     pub ratio: f64,
     /// Number of lost packets.
@@ -38,13 +38,13 @@ pub struct LossLaw {
 }
 
 /// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
-const ALLOWED: f64 = 1e-3;
+const ALLOWED_LOSS: f64 = 1e-3;
 /// With fewer losses, no law is determined.
-const FEWEST: u64 = 4;
+const MIN_LOSSES: u64 = 4;
 /// One chance in a hundred that losses without a law look like it, on either side.
-const CLEAR: f64 = 2.576;
+const MIN_Z: f64 = 2.576;
 /// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
-const BURSTY: f64 = 1.25;
+const MIN_BURST_RATIO: f64 = 1.25;
 
 impl LossLaw {
     /// Of the losses `all` among the packets `known`, if there are enough to speak of.
@@ -58,7 +58,7 @@ impl LossLaw {
             return None;
         }
         let lost = all.lost();
-        if lost < FEWEST || all.interval()[0] <= ALLOWED {
+        if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
         let stretch = all.stretch();
@@ -68,7 +68,7 @@ impl LossLaw {
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
-        let begins_late = manner == Manner::Policed && first > known.end / 100;
+        let begins_late = manner == LossManner::Policed && first > known.end / 100;
         let packets = match stretch {
             Some(_) => [first, last],
             None if begins_late => [first, end],
@@ -84,50 +84,46 @@ fn manner(
     delays: &Delays<'_>,
     part: &Scattered,
     pattern: Pattern,
-) -> (Manner, f64) {
+) -> (LossManner, f64) {
     if let Some(size) = by_size(material, known, part) {
-        return (Manner::BySize(size), 0.95);
+        return (LossManner::BySize(size), 0.95);
     }
-    if lets_even_rate_through(delays, &Departures::new(delays, material.session), part) {
-        return (Manner::Policed, 0.9);
+    if lets_even_rate_through(delays, &LossTimes::new(delays, material.session), part) {
+        return (LossManner::Policed, 0.9);
     }
-    let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
+    let even = pattern.z.is_some_and(|z| z > MIN_Z) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
-        return (Manner::Policed, 0.9);
+        return (LossManner::Policed, 0.9);
     }
     if follows_rate(material, delays, part) {
-        return (Manner::Policed, 0.8);
+        return (LossManner::Policed, 0.8);
     }
     match pattern.z {
-        Some(z) if z < -CLEAR && pattern.burst_ratio >= BURSTY => {
-            (Manner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
+        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_BURST_RATIO => {
+            (LossManner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
         }
         // A handful of losses in two or three bursts.
-        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (Manner::Bursty, 0.6),
-        Some(z) => (Manner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
-        None => (Manner::Random, 0.6),
+        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
+        Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
+        None => (LossManner::Random, 0.6),
     }
 }
 
 /// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.
 const PARTS: usize = 24;
-const EACH: u64 = 3;
+const MIN_LOSSES_PER_PART: u64 = 3;
 /// Of parts that get by chance what they get, one test in ten thousand varies so little (chi-squared, 23 degrees of freedom).
-const EVENLY: f64 = 0.25;
+const MAX_EVEN_VARIATION: f64 = 0.25;
 
 /// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
 /// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
 /// steps.
-pub fn lets_even_rate_through(
-    delays: &Delays<'_>,
-    departures: &Departures<'_, '_>,
-    part: &Scattered,
-) -> bool {
+pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
     let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
-    if lost < EACH * PARTS as u64 || runs < PARTS {
+    if lost < MIN_LOSSES_PER_PART * PARTS as u64 || runs < PARTS {
         return false;
     }
     let (from, to) = (departures.of(first.start), departures.of(last.start + last.len));
@@ -141,7 +137,7 @@ pub fn lets_even_rate_through(
     let series = delays.series();
     // Nearly always the part of the packet before.
     let (mut part_of, mut ends) = (None, i64::MIN..i64::MIN);
-    delays.each_time(series.place_of(first.start)..series.place_of(last.start + last.len), |t| {
+    delays.each_time(series.position_of(first.start)..series.position_of(last.start + last.len), |t| {
         if !ends.contains(&t) {
             part_of = in_part(t);
             let begin = part_of.map_or(t, |part| from.saturating_add(each.saturating_mul(part as i64)));
@@ -168,7 +164,7 @@ pub fn lets_even_rate_through(
     let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
     let expected = share * share * variance(&sent) + by_chance;
     // A packet more or less is where a part ends.
-    variance(&passed) < EVENLY * expected && expected > 2.0
+    variance(&passed) < MAX_EVEN_VARIATION * expected && expected > 2.0
 }
 
 fn run_lengths_agree(part: &Scattered) -> bool {
@@ -186,9 +182,9 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
     }
     let bursts = match (material.session.spec.schedule(), delays.pace()) {
         (Schedule::Burst { size }, _) => Some(u64::from(size)),
-        (_, Pace::Bursts(size)) => Some(size as u64),
-        (_, Pace::Even) => return false,
-        (_, Pace::Varied) => None,
+        (_, SendPattern::Bursts(size)) => Some(size as u64),
+        (_, SendPattern::Even) => return false,
+        (_, SendPattern::Varied) => None,
     };
     match bursts {
         // Later packets of a burst.
@@ -204,9 +200,9 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
             (sum / n - middle) / error > 5.0
         }
         None => {
-            let departures = Departures::new(delays, material.session);
+            let departures = LossTimes::new(delays, material.session);
             [3u64, 8, 20].iter().any(|before| {
-                let gap = |run: &Run| {
+                let gap = |run: &SeqRun| {
                     let from = run.start.checked_sub(*before)?;
                     Some(departures.of(run.start).saturating_sub(departures.of(from)) as f64 / *before as f64)
                 };

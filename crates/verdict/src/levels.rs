@@ -1,21 +1,21 @@
 //! Changes of the smallest delay that last, and its slow drift.
 
-use super::delays::{Blocks, Delays, Noise};
+use super::delays::{Blocks, DelayNoise, Delays};
 
 /// Groups of packets a series is seen in.
-const GROUPS: usize = 200;
+const MAX_GROUPS: usize = 200;
 /// Groups of more packets each, where those are too few.
-const WIDE: usize = 60;
+const MAX_WIDE_GROUPS: usize = 60;
 /// With fewer packets per group, its smallest delay is not meaningful.
-const PACKETS: usize = 8;
+const MIN_GROUP_PACKETS: usize = 8;
 /// Smaller changes are caused by the hosts themselves.
-const LEAST_STEP: i64 = 100_000;
+const MIN_STEP_NS: i64 = 100_000;
 /// No two crystals differ by more, nor is a clock slewed faster (RFC 5905: 500 ppm): 1000 ppm.
-pub const FASTEST_DRIFT: f64 = 1e-3;
+pub const MAX_DRIFT: f64 = 1e-3;
 
 /// A change of the smallest delay that lasts.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct LevelStep {
     /// The first packet of the new level, by its place in send order.
     pub place: usize,
     /// By how much, in ns.
@@ -35,7 +35,7 @@ struct Groups {
 
 impl Groups {
     fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
-        let wanted = (packets / PACKETS).min(GROUPS);
+        let wanted = (packets / MIN_GROUP_PACKETS).min(MAX_GROUPS);
         let (min, each) = blocks.grouped(wanted.max(1));
         (min.len() >= 12).then_some(Groups { min, each })
     }
@@ -43,12 +43,12 @@ impl Groups {
     /// Fewer and larger groups, each by its lower quarter, where there are enough packets for that.
     fn wide(delays: &Delays<'_>, blocks: &Blocks) -> Option<Groups> {
         let n = delays.len();
-        let each = (blocks.len() / WIDE).max(1);
+        let each = (blocks.len() / MAX_WIDE_GROUPS).max(1);
         let place = |g: usize| blocks.place(g * each, n);
         let quarters =
             (0..blocks.len().div_ceil(each)).map(|g| delays.quantile(place(g), place(g + 1), 0.25));
         let min: Vec<i64> = quarters.map(Option::unwrap_or_default).collect();
-        (each * blocks.size >= 2 * PACKETS).then_some(Groups { min, each })
+        (each * blocks.size >= 2 * MIN_GROUP_PACKETS).then_some(Groups { min, each })
     }
 
     fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
@@ -59,7 +59,7 @@ impl Groups {
 /// The steps of `delays`. A step changes the smallest delay by more than neighbours differ and more than it varies on
 /// either side, from one level that stays to another. Where the smallest of a few packets varies for itself as much as
 /// the step is high, the lower quarter of more packets shows it.
-pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
     let found = steps_between(&groups, delays, blocks, noise);
     if !found.is_empty() {
@@ -69,11 +69,11 @@ pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
     wide.map_or_else(Vec::new, |wide| steps_between(&wide, delays, blocks, noise))
 }
 
-fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let n = delays.len();
     let min = &groups.min;
-    let window = (min.len() / 20).clamp(3, LONGEST_WINDOW);
-    let levels: Vec<Level> = min.windows(window).map(Level::of).collect();
+    let window = (min.len() / 20).clamp(3, MAX_WINDOW);
+    let levels: Vec<DelayLevel> = min.windows(window).map(DelayLevel::of).collect();
     let mut scores = vec![0i64; min.len()];
     for (g, score) in scores.iter_mut().enumerate().take((min.len() + 1).saturating_sub(window)).skip(window)
     {
@@ -81,12 +81,14 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: N
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);
         let size = change.saturating_abs();
-        if size > LEAST_STEP.max(noise.p90) && size / 3 > spread && size > 4 * before.spread.min(after.spread)
+        if size > MIN_STEP_NS.max(noise.p90)
+            && size / 3 > spread
+            && size > 4 * before.spread.min(after.spread)
         {
             *score = size;
         }
     }
-    let mut found: Vec<Step> = Vec::new();
+    let mut found: Vec<LevelStep> = Vec::new();
     let mut g = 0;
     while g < scores.len() {
         let end = (g + window).min(scores.len());
@@ -114,23 +116,23 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: N
 }
 
 /// Most groups on either side of a step that are compared.
-const LONGEST_WINDOW: usize = 10;
+const MAX_WINDOW: usize = 10;
 
 /// The middle and the spread of some smallest delays, one or two strays left out.
-struct Level {
+struct DelayLevel {
     middle: i64,
     spread: i64,
 }
 
-impl Level {
-    /// Of at most [`LONGEST_WINDOW`].
-    fn of(min: &[i64]) -> Level {
-        let (n, mut sorted) = (min.len(), [0; LONGEST_WINDOW]);
+impl DelayLevel {
+    /// Of at most [`MAX_WINDOW`].
+    fn of(min: &[i64]) -> DelayLevel {
+        let (n, mut sorted) = (min.len(), [0; MAX_WINDOW]);
         let sorted = &mut sorted[..n];
         sorted.copy_from_slice(min);
         sorted.sort_unstable();
         let stray = n / 6;
-        Level { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
+        DelayLevel { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
     }
 }
 
@@ -138,13 +140,13 @@ fn refine(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,
     [before, after]: [core::ops::Range<usize>; 2],
-    noise: Noise,
-) -> Option<Step> {
+    noise: DelayNoise,
+) -> Option<LevelStep> {
     let at = |r: &core::ops::Range<usize>, share| delays.quantile(r.start, r.end, share);
     let (low, high) = (at(&before, 0.5)?, at(&after, 0.5)?);
     let spread = |r: &core::ops::Range<usize>| Some(at(r, 0.9)?.saturating_sub(at(r, 0.1)?));
     let change = high.saturating_sub(low);
-    if change.saturating_abs() < LEAST_STEP {
+    if change.saturating_abs() < MIN_STEP_NS {
         return None;
     }
     // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle are of the lower
@@ -164,12 +166,12 @@ fn refine(
     } else {
         0
     };
-    Some(Step { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
+    Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
 /// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
 /// for two clocks that run at different rates.
-pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> {
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<f64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
@@ -187,10 +189,10 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> 
 
 /// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
 /// some in every part of the test.
-fn line(slope: f64, time: &[f64], min: &[f64], noise: Noise) -> Option<f64> {
+fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
-    if slope.abs() > FASTEST_DRIFT {
+    if slope.abs() > MAX_DRIFT {
         return None;
     }
     // What the line leaves over, and what it leaves over in each third.
@@ -231,7 +233,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: Noise) -> Option<f64> {
         (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
     let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
-    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= FASTEST_DRIFT)
+    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)
 }
 
 /// The slope of the line from the lowest point of the first fifth to that of the last fifth below which the fewest

@@ -14,7 +14,7 @@
 //!
 //! Texts are plain: ASCII, numbers with their units; pages and terminals add what their type has.
 //!
-//! The crate is pure and depends on `jitlat-core`. `jitlat-passive` judges captured traffic with its thresholds;
+//! Neighbours: the crate is pure and depends on `jitlat-core`. `jitlat-passive` judges captured traffic with its thresholds;
 //! `jitlat-report` shows what it says.
 //!
 //! ```
@@ -59,7 +59,7 @@ pub(crate) mod testing;
 mod two_way;
 mod warnings;
 
-pub use causes::{RULES, Rule};
+pub use causes::{CauseRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, options};
 pub use numbers::{rate, time};

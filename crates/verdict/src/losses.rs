@@ -1,32 +1,32 @@
-//! [`Losses`]: the lost packets of one way, sorted by what lost them.
+//! [`PathLosses`]: the lost packets of one way, sorted by what lost them.
 
-use super::delays::{Delays, Pace};
+use super::delays::{Delays, SendPattern};
 use jitlat_core::evidence::bounded;
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 
 /// Runs of loss, and those that remain without the ones that have their own cause.
 #[derive(Clone, Debug, Default)]
-pub struct Losses {
+pub struct PathLosses {
     /// Packets whose fate is known.
     pub sent: u64,
     /// Every run, ascending.
-    pub runs: Vec<Run>,
+    pub runs: Vec<SeqRun>,
     /// Those of them that are outages.
     outage: Vec<bool>,
 }
 
 /// The shortest outage, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix I fades to
 /// silence within 60 ms), and above what one burst of loss takes.
-const OUTAGE: i64 = 180_000_000;
+const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// The shortest outage of which nothing else speaks for bursts, in ns and packets.
-const LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
+const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
 
-impl Losses {
+impl PathLosses {
     /// Of `runs` among `sent` packets, `length` being the time in ns that a run took.
-    pub fn new(runs: Vec<Run>, sent: u64, length: impl Fn(&Run) -> i64) -> Losses {
+    pub fn new(runs: Vec<SeqRun>, sent: u64, length: impl Fn(&SeqRun) -> i64) -> PathLosses {
         let mut lengths: Vec<u64> = runs.iter().map(|r| r.len).collect();
         lengths.sort_unstable();
         let count = runs.len();
@@ -34,27 +34,27 @@ impl Losses {
         // Runs as long as this come up once in a hundred tests where runs are geometric with this median.
         let stay = 0.5f64.powf(1.0 / median as f64);
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
-        let outage = |run: &Run| {
+        let outage = |run: &SeqRun| {
             let time = length(run);
-            let packets = if time >= 1_000_000_000 { 3 } else { LONE_OUTAGE.1 };
-            if run.len < packets || time < LONE_OUTAGE.0 {
+            let packets = if time >= 1_000_000_000 { 3 } else { MIN_LONE_OUTAGE.1 };
+            if run.len < packets || time < MIN_LONE_OUTAGE.0 {
                 return false;
             }
             match count {
                 1 => true,
                 // Few and long: no burst of a lossy path, each of them an event.
-                2..=12 if time >= OUTAGE && run.len >= 8 && median >= 8 => true,
+                2..=12 if time >= MIN_OUTAGE_NS && run.len >= 8 && median >= 8 => true,
                 _ if median >= 8
-                    && time >= 2 * OUTAGE
-                    && length(&Run { start: run.start, len: median }) >= OUTAGE =>
+                    && time >= 2 * MIN_OUTAGE_NS
+                    && length(&SeqRun { start: run.start, len: median }) >= MIN_OUTAGE_NS =>
                 {
                     true
                 }
-                _ => time >= OUTAGE && run.len as f64 >= unlikely + 1.0,
+                _ => time >= MIN_OUTAGE_NS && run.len as f64 >= unlikely + 1.0,
             }
         };
         let outage = runs.iter().map(outage).collect();
-        Losses { sent, runs, outage }
+        PathLosses { sent, runs, outage }
     }
 
     /// Takes every run for scattered losses if `is_limit` says so of all of them.
@@ -66,7 +66,7 @@ impl Losses {
     }
 
     /// The outages.
-    pub fn outages(&self) -> impl Iterator<Item = &Run> {
+    pub fn outages(&self) -> impl Iterator<Item = &SeqRun> {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
     }
 
@@ -78,7 +78,7 @@ impl Losses {
             if *outage {
                 out += run.len;
             } else {
-                runs.push((Run { start: run.start - out, len: run.len }, *run));
+                runs.push((SeqRun { start: run.start - out, len: run.len }, *run));
             }
         }
         Scattered { sent: self.sent - out, runs }
@@ -91,7 +91,7 @@ pub struct Scattered {
     /// Packets they are among.
     pub sent: u64,
     /// Each run among those packets, and as it was numbered.
-    pub runs: Vec<(Run, Run)>,
+    pub runs: Vec<(SeqRun, SeqRun)>,
 }
 
 impl Scattered {
@@ -114,7 +114,7 @@ impl Scattered {
     }
 
     /// Only the runs for which `keep` holds; `fewer` packets were not among those in question.
-    pub fn filtered(&self, fewer: u64, keep: impl Fn(&Run) -> bool) -> Scattered {
+    pub fn filtered(&self, fewer: u64, keep: impl Fn(&SeqRun) -> bool) -> Scattered {
         let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
         Scattered { sent: self.sent.saturating_sub(fewer), runs }
     }
@@ -158,7 +158,7 @@ impl Scattered {
         let clear = gain > 12.0 && outside < 0.2 * inside && (parts[to] - parts[from]) as usize >= EVENTS;
         let edge = |k: usize| (u128::from(self.sent) * k as u128 / PARTS as u128) as u64;
         // From the first loss in it to the last.
-        let within: Vec<Run> =
+        let within: Vec<SeqRun> =
             self.runs.iter().map(|(r, _)| *r).filter(|r| (edge(from)..edge(to)).contains(&r.start)).collect();
         let (first, last) = within.first().zip(within.last()).filter(|_| clear)?;
         Some([first.start, last.start + last.len])
@@ -167,7 +167,7 @@ impl Scattered {
     /// Those between two (renumbered) packets.
     pub fn within(&self, [from, to]: [u64; 2]) -> Scattered {
         let runs = self.runs.iter().filter(|(r, _)| (from..to).contains(&r.start));
-        let runs = runs.map(|(r, o)| (Run { start: r.start - from, len: r.len }, *o));
+        let runs = runs.map(|(r, o)| (SeqRun { start: r.start - from, len: r.len }, *o));
         Scattered { sent: to - from, runs: runs.collect() }
     }
 
@@ -211,7 +211,7 @@ pub struct Pattern {
 }
 
 /// When lost packets would have been sent, in ns: between their neighbours.
-pub struct Departures<'a, 'b> {
+pub struct LossTimes<'a, 'b> {
     delays: &'b Delays<'a>,
     period: Option<i64>,
     /// Packets sent at once.
@@ -220,20 +220,20 @@ pub struct Departures<'a, 'b> {
 
 /// A packet with a delay, and when it was sent.
 #[derive(Clone, Copy)]
-struct Sent {
+struct TimedPacket {
     seq: u64,
     time: i64,
 }
 
-impl<'a, 'b> Departures<'a, 'b> {
+impl<'a, 'b> LossTimes<'a, 'b> {
     /// Of the packets between those of `delays`, sent as `session` says.
-    pub fn new(delays: &'b Delays<'a>, session: &Session) -> Departures<'a, 'b> {
+    pub fn new(delays: &'b Delays<'a>, session: &Session) -> LossTimes<'a, 'b> {
         let burst = match (session.spec.schedule(), delays.pace()) {
             (Schedule::Burst { size }, _) => u64::from(size.max(1)),
-            (_, Pace::Bursts(size)) => size.max(1) as u64,
+            (_, SendPattern::Bursts(size)) => size.max(1) as u64,
             _ => 1,
         };
-        Departures { delays, period: session.period().map(|p| bounded(p.0)), burst }
+        LossTimes { delays, period: session.period().map(|p| bounded(p.0)), burst }
     }
 
     /// When packet `seq` was sent, or would have been.
@@ -242,19 +242,19 @@ impl<'a, 'b> Departures<'a, 'b> {
     }
 
     /// When each packet of `run`, none of which came, would have been sent.
-    pub fn of_lost(&self, run: &Run) -> impl Iterator<Item = i64> {
+    pub fn of_lost(&self, run: &SeqRun) -> impl Iterator<Item = i64> {
         let neighbours = self.neighbours(run.start);
         (run.start..run.start + run.len).map(move |seq| self.between(neighbours, seq))
     }
 
-    fn neighbours(&self, seq: u64) -> [Option<Sent>; 2] {
+    fn neighbours(&self, seq: u64) -> [Option<TimedPacket>; 2] {
         let d = self.delays;
-        let after = d.series().place_of(seq);
-        let known = |k: usize| Sent { seq: d.seq(k), time: d.time(k) };
+        let after = d.series().position_of(seq);
+        let known = |k: usize| TimedPacket { seq: d.seq(k), time: d.time(k) };
         [after.checked_sub(1).map(known), (after < d.len()).then(|| known(after))]
     }
 
-    fn between(&self, neighbours: [Option<Sent>; 2], seq: u64) -> i64 {
+    fn between(&self, neighbours: [Option<TimedPacket>; 2], seq: u64) -> i64 {
         let due = |seq: u64| seq - seq % self.burst;
         let step = |from: u64, to: u64| {
             let packets = i64::try_from(due(to) - due(from)).unwrap_or(i64::MAX);
@@ -277,7 +277,7 @@ impl<'a, 'b> Departures<'a, 'b> {
 
     /// How long `run` took: to the packet after it. Of packets sent in bursts whole bursts count only: what of one is
     /// lost was lost at once.
-    pub fn length(&self, run: &Run) -> i64 {
+    pub fn length(&self, run: &SeqRun) -> i64 {
         if self.burst > 1 {
             let (first, end) = (run.start.div_ceil(self.burst), (run.start + run.len) / self.burst);
             let packets =

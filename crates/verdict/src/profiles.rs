@@ -134,7 +134,7 @@ pub const PROFILES: [Profile; 6] = [
 
 /// The test as it was, where a profile would send otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct SentTraffic {
     /// Payload, in bytes.
     pub payload: Option<u16>,
     /// Time between packets, in ms.
@@ -143,24 +143,24 @@ pub struct Sent {
 
 /// What no buffer helps against: times without any packet, packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted {
+pub struct Interruption {
     severity: Severity,
     because: &'static str,
 }
 
-impl Interrupted {
+impl Interruption {
     /// By outages of the path that are so bad.
-    pub const fn by_outages(severity: Severity) -> Interrupted {
-        Interrupted { severity, because: "the path is gone at times" }
+    pub const fn by_outages(severity: Severity) -> Interruption {
+        Interruption { severity, because: "the path is gone at times" }
     }
 
     /// Or, where that is worse, by what the sending host's own system refused.
     #[must_use]
-    pub fn or_refused(self, severity: Severity) -> Interrupted {
+    pub fn or_refused(self, severity: Severity) -> Interruption {
         if severity <= self.severity {
             return self;
         }
-        Interrupted { severity, because: "the sending host did not send all" }
+        Interruption { severity, because: "the sending host did not send all" }
     }
 }
 
@@ -196,8 +196,8 @@ impl Profile {
         &self,
         lived: &Experience,
         played: Option<&Played>,
-        interrupted: Interrupted,
-        sent: Sent,
+        interrupted: Interruption,
+        sent: SentTraffic,
     ) -> Option<Suitability> {
         let level = |value: f64, limits: [f64; 3]| {
             let worse = limits.iter().filter(|limit| value > **limit).count();
@@ -245,7 +245,7 @@ impl Profile {
         })
     }
 
-    fn limits(&self, known: bool, sent: Sent) -> Option<String> {
+    fn limits(&self, known: bool, sent: SentTraffic) -> Option<String> {
         let mut limits = Vec::new();
         let far = |a: f64, b: f64, factor: f64| a > factor * b || b > factor * a;
         if let (Some(payload), Some(period)) = (sent.payload, sent.period_ms)
@@ -345,12 +345,12 @@ mod tests {
         }
     }
 
-    const AS_SENT: Sent = Sent { payload: Some(100), period_ms: Some(16.0) };
+    const AS_SENT: SentTraffic = SentTraffic { payload: Some(100), period_ms: Some(16.0) };
 
-    const NOT: Interrupted = Interrupted::by_outages(Severity::Good);
+    const NOT: Interruption = Interruption::by_outages(Severity::Good);
 
     fn judged(lived: &Experience, outages: Severity) -> Suitability {
-        game().judge(lived, None, Interrupted::by_outages(outages), AS_SENT).unwrap()
+        game().judge(lived, None, Interruption::by_outages(outages), AS_SENT).unwrap()
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
         // Not where the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
-        let refused = |severity| Interrupted::by_outages(Severity::Fair).or_refused(severity);
+        let refused = |severity| Interruption::by_outages(Severity::Fair).or_refused(severity);
         let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
         assert_eq!(of(Severity::Fair).because, "the path is gone at times");
         let bad = of(Severity::Bad);
@@ -463,14 +463,14 @@ mod tests {
     fn a_test_unlike_the_use_is_said_from_six_times_on() {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let is_said = |payload: i64, period_ms: f64| {
-            let sent = Sent { payload: Some(payload as u16), period_ms: Some(period_ms) };
+            let sent = SentTraffic { payload: Some(payload as u16), period_ms: Some(period_ms) };
             game().judge(&quiet, None, NOT, sent).unwrap().limits.is_some()
         };
         assert_eq!(first(100..=2000, |payload| is_said(payload, 16.0)), 601);
         assert_eq!(first(-100..=-1, |payload| is_said(-payload, 16.0)), -16);
         assert_eq!(first(16..=1000, |ms| is_said(100, ms as f64)), 97);
         assert!(!is_said(100, 16.0 / 6.0) && is_said(100, 2.66));
-        let other = Sent { payload: Some(1200), period_ms: Some(1.0) };
+        let other = SentTraffic { payload: Some(1200), period_ms: Some(1.0) };
         assert_eq!(
             game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
             "measured with 1200 bytes every 1.0 ms; this use sends 100 every 16 ms"

@@ -1,35 +1,35 @@
 //! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
 
-use super::delays::{Delays, Noise, Pace, at_shares};
+use super::delays::{DelayNoise, Delays, SendPattern, at_shares};
 use super::episodes::Hold;
-use super::levels::Step;
+use super::levels::LevelStep;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
 
 /// Smaller steps cannot be distinguished from a late wake-up.
-const LEAST_STEP: i64 = 1_000_000;
+const MIN_STEP_NS: i64 = 1_000_000;
 /// Packets looked at on either side of a step.
-const BESIDE: usize = 12;
+const MAX_NEIGHBOURS: usize = 12;
 /// Fewer do not show which step is permanent.
-const LEAST_BESIDE: usize = 6;
+const MIN_NEIGHBOURS: usize = 6;
 
 /// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
 /// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
-pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: Noise) -> Vec<Step> {
+pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoise) -> Vec<LevelStep> {
     let mut found = Vec::new();
     let session = material.session;
     // All near the schedule: none of them left it by a step.
-    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
+    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < MIN_STEP_NS) {
         return found;
     }
-    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even;
+    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == SendPattern::Even;
     let Some(period) = material.period().filter(|_| is_even) else { return found };
-    let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
+    let range = MIN_NEIGHBOURS..delays.len().saturating_sub(MIN_NEIGHBOURS);
     let mut before = 0;
     delays.each_off_schedule(period, |k, here| {
         let jump = here - std::mem::replace(&mut before, here);
-        if jump.abs() >= LEAST_STEP && range.contains(&k) {
+        if jump.abs() >= MIN_STEP_NS && range.contains(&k) {
             found.extend(clock_step(delays, period, noise, k, jump));
         }
     });
@@ -38,13 +38,13 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: Noise) -
 
 /// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
 #[cold]
-fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i64) -> Option<Step> {
+fn clock_step(delays: &Delays<'_>, period: i64, noise: DelayNoise, k: usize, jump: i64) -> Option<LevelStep> {
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
         return None;
     }
-    let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
+    let (before, after) = (k.saturating_sub(MAX_NEIGHBOURS)..k, k..(k + MAX_NEIGHBOURS).min(delays.len()));
     let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
         let mut values: Vec<i64> = range.clone().map(of).collect();
         values.sort_unstable();
@@ -54,7 +54,7 @@ fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i6
     let (sent, late) = (change(&|k| delays.off_schedule(k, period))?, change(&|k| delays.delay(k))?);
     // Both stay: neither a stall that is caught up with nor a queue.
     let stays = (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90;
-    stays.then_some(Step { place: k, change: late, ramp: 0, spread: [0, 0] })
+    stays.then_some(LevelStep { place: k, change: late, ramp: 0, spread: [0, 0] })
 }
 
 /// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
@@ -90,10 +90,10 @@ fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> 
 }
 
 /// So many packets that a host let go at once were not in a queue.
-const HELD: usize = 3;
+const MIN_RELEASED_TOGETHER: usize = 3;
 /// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
 /// IPv4), in ns. Where the kernel does not tell what was in the queue, shorter waits count as a queue's.
-const RETRY: i64 = 900_000_000;
+const NEIGHBOUR_RETRY_NS: i64 = 900_000_000;
 
 /// `waits` in groups of packets that left at once: each handed over ten times as long after the one before as it left
 /// after it.
@@ -110,7 +110,7 @@ fn let_go_at_once<'a>(
 
 /// What the sending host itself added: packets its program sent late, packets that waited in its interface.
 #[derive(Clone, Debug, Default)]
-pub struct Late {
+pub struct SenderDelays {
     /// The stalls of the program.
     pub stalls: Vec<Stall>,
     /// Times spent in the queue of the host's interface, by place in send order.
@@ -134,12 +134,12 @@ pub struct Stall {
     pub length: i64,
 }
 
-impl Late {
+impl SenderDelays {
     /// Of the sender of `delays`.
-    pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> Late {
-        let mut late = Late { packets: delays.len(), ..Late::default() };
+    pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> SenderDelays {
+        let mut late = SenderDelays { packets: delays.len(), ..SenderDelays::default() };
         let places = |noted: &[(u32, i64)]| {
-            let places = noted.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
+            let places = noted.iter().map(|(seq, ns)| (delays.series().position_of((*seq).into()), *ns));
             let mut places: Vec<_> = places.filter(|(k, _)| *k < delays.len()).collect();
             places.sort_unstable();
             places
@@ -162,13 +162,16 @@ impl Late {
     fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
         let queued = std::mem::take(&mut self.queued);
         let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
-        for group in let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= HELD) {
+        for group in
+            let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= MIN_RELEASED_TOGETHER)
+        {
             let ((first, length), last) = (group[0], group[group.len() - 1].0);
             // In a queue others leave meanwhile.
             let nothing_left =
                 first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
             // What the kernel saw in the queue was there.
-            let elsewhere = if measured { in_queue(first) < length / 2 } else { length >= RETRY };
+            let elsewhere =
+                if measured { in_queue(first) < length / 2 } else { length >= NEIGHBOUR_RETRY_NS };
             if nothing_left && elsewhere {
                 self.holds.push(Hold { from: first, to: last + 1, length });
             }
@@ -188,7 +191,7 @@ impl Late {
         if latest.is_some_and(|latest| latest < least_limit) {
             return;
         }
-        let Some(usual) = Usual::of(delays, period) else { return };
+        let Some(usual) = UsualLateness::of(delays, period) else { return };
         // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
         let is_tcp = material.session.spec.transport() == Transport::Tcp;
         let spread = if is_tcp { usual.spread } else { usual.change };
@@ -197,7 +200,7 @@ impl Late {
             return;
         }
         let mut waiting = self.handed_over.iter().peekable();
-        let mut recent = [i64::MAX; RECENT];
+        let mut recent = [i64::MAX; RECENT_PACKETS];
         let mut stalled: Option<Stalled> = None;
         let stalls = &mut self.stalls;
         delays.each_off_schedule(period, |k, late| {
@@ -210,7 +213,7 @@ impl Late {
                 recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
             }
             let base = recent.iter().copied().min().unwrap_or(late);
-            recent[k % RECENT] = late;
+            recent[k % RECENT_PACKETS] = late;
             let Some(stall) = &mut stalled else {
                 let length = late.saturating_sub(base);
                 if length >= limit {
@@ -227,7 +230,7 @@ impl Late {
             stall.length = stall.length.max(behind);
             if late <= stall.lowest - period / 2 {
                 (stall.lowest, stall.lowest_at) = (late, k);
-            } else if k - stall.lowest_at >= SETTLED {
+            } else if k - stall.lowest_at >= SETTLED_PACKETS {
                 stalls.extend(stall.never_caught_up(delays).filter(|_| !is_tcp));
                 stalled = None;
             }
@@ -244,7 +247,8 @@ impl Late {
     /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
     /// are enough to speak of a queue: eight, 1 % of all packets.
     pub fn height(&self) -> Option<i64> {
-        let mut waits: Vec<i64> = self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= WORTH).collect();
+        let mut waits: Vec<i64> =
+            self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();
         if waits.len() < 8 || waits.len() * 100 < self.packets {
             return None;
         }
@@ -259,13 +263,13 @@ impl Late {
 }
 
 /// Packets among which a stall begins: by how much one of them is later than the earliest.
-const RECENT: usize = 7;
+const RECENT_PACKETS: usize = 7;
 /// Packets after which a program that is no longer catching up keeps a schedule of its own.
-const SETTLED: usize = 16;
+const SETTLED_PACKETS: usize = 16;
 
 /// How far a sender is from its schedule where it does not stall, in ns.
 #[derive(Clone, Copy, Debug)]
-struct Usual {
+struct UsualLateness {
     /// Seven of ten packets are later or earlier than the one before by less.
     change: i64,
     /// Packets fall behind by this much each, where the sender's rate is lower than the schedule's.
@@ -274,9 +278,9 @@ struct Usual {
     spread: i64,
 }
 
-impl Usual {
+impl UsualLateness {
     /// The sender of `delays`, one packet per `period` ns; `None` if there are too few packets to tell.
-    fn of(delays: &Delays<'_>, period: i64) -> Option<Usual> {
+    fn of(delays: &Delays<'_>, period: i64) -> Option<UsualLateness> {
         let n = delays.len();
         let step = (n / 2048).max(1);
         let mut late: Vec<i64> = (0..n).step_by(step).map(|k| delays.off_schedule(k, period)).collect();
@@ -292,7 +296,7 @@ impl Usual {
         changes.iter_mut().for_each(|c| *c = c.abs());
         let [change] = at_shares(&mut changes, [70]);
         let [low, high] = at_shares(&mut late, [10, 70]);
-        Some(Usual { change, drift: drift.max(0), spread: high - low })
+        Some(UsualLateness { change, drift: drift.max(0), spread: high - low })
     }
 }
 
@@ -327,7 +331,7 @@ impl Stalled {
 }
 
 /// A shorter stay in an interface is no queue: 5 ms.
-pub const WORTH: i64 = 5_000_000;
+pub const MIN_STAY_NS: i64 = 5_000_000;
 
 #[cfg(test)]
 mod queue_tests;

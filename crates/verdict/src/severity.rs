@@ -7,25 +7,25 @@ use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
 /// Upper ends of good, fair and poor.
-type Limits = [f64; 3];
+type GradeLimits = [f64; 3];
 
 /// Rating R of speech, lower ends: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60 *low*.
-const RATING: Limits = [80.0, 70.0, 60.0];
+const RATING_LIMITS: GradeLimits = [80.0, 70.0, 60.0];
 /// Share of packets that are lost or come too late: ITU-T G.1010 allows conversational video 1 % and speech 3 %; from
 /// 10 % on no concealment helps (G.1020).
-const MISSING: Limits = [0.01, 0.03, 0.10];
+const MISSING_LIMITS: GradeLimits = [0.01, 0.03, 0.10];
 /// Play-out buffer, in ns: ITU-T Y.1541 allows a delay variation of 50 ms; G.114 leaves 150 ms from mouth to ear for
 /// everything, and 400 ms at the utmost.
-const BUFFER: Limits = [50e6, 100e6, 300e6];
+const BUFFER_LIMITS: GradeLimits = [50e6, 100e6, 300e6];
 /// Outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions), 2 s the thread of a talk.
-const OUTAGE: Limits = [0.0, 0.2, 2.0];
+const OUTAGE_LIMITS: GradeLimits = [0.0, 0.2, 2.0];
 /// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
-const UNAVAILABLE: Limits = [1e-4, 1e-3, 1e-2];
+const UNAVAILABLE_LIMITS: GradeLimits = [1e-4, 1e-3, 1e-2];
 
 /// Speech as it is judged: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
-const CODEC: (f64, f64, f64) = (0.0, 25.1, 20e6);
+const SPEECH_CODEC: (f64, f64, f64) = (0.0, 25.1, 20e6);
 
-fn level(value: f64, limits: Limits) -> Severity {
+fn level(value: f64, limits: GradeLimits) -> Severity {
     let worse = limits.iter().filter(|limit| value > **limit).count();
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
@@ -34,7 +34,7 @@ fn level(value: f64, limits: Limits) -> Severity {
 /// where the lower end of the 95 % interval reaches half its limit.
 pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
-    level(share, MISSING).min(level(2.0 * low, MISSING))
+    level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
 }
 
 /// Of what a program did by standing still: it harms the users of that host, and does not count against the path.
@@ -44,12 +44,12 @@ pub fn of_host(severity: Severity) -> Severity {
 
 /// Of packets that wait so many ns in a queue.
 pub fn of_wait(ns: i64) -> Severity {
-    level(ns as f64, BUFFER)
+    level(ns as f64, BUFFER_LIMITS)
 }
 
 /// Of outages in a test of `duration` seconds: the longest, and all together.
 pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
-    level(longest, OUTAGE).min(level(total / duration.max(total), UNAVAILABLE))
+    level(longest, OUTAGE_LIMITS).min(level(total / duration.max(total), UNAVAILABLE_LIMITS))
 }
 
 /// How long packets wait beyond the smallest delay: the wait that a share of them exceeds.
@@ -145,7 +145,7 @@ impl Experience {
 
     /// Speech rating with a buffer that leaves `missing`.
     pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
-        let (ie, bpl, codec_ns) = CODEC;
+        let (ie, bpl, codec_ns) = SPEECH_CODEC;
         let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;
         let model = DelayModel::Idd;
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
@@ -159,7 +159,7 @@ impl Experience {
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
                 let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
-                let speech = level(-rating, RATING.map(|r| -r));
+                let speech = level(-rating, RATING_LIMITS.map(|r| -r));
                 Played { buffer_ns, missing, rating, severity: gone.max(speech).max(of_wait(buffer_ns)) }
             })
             .collect();

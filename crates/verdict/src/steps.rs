@@ -1,13 +1,13 @@
 //! The reason for a change of the smallest delay: a clock, a route, or a queue.
 
-use super::delays::{Delays, Noise};
-use super::levels::Step;
+use super::delays::{DelayNoise, Delays};
+use super::levels::LevelStep;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::spec::Direction;
 
 /// The reason for a change of the smallest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum StepReason {
     /// The sending host's clock was set.
     SenderClock,
     /// The receiving host's clock was set.
@@ -19,27 +19,27 @@ pub enum Reason {
 }
 
 /// No route change adds more: twice a geostationary hop.
-const LONGEST_DETOUR: i64 = 700_000_000;
+const MAX_DETOUR_NS: i64 = 700_000_000;
 /// A ramp of so many packets is a queue that fills or drains.
-const RAMP: usize = 3;
+const MIN_RAMP_PACKETS: usize = 3;
 
 /// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
-const SHORTEST: i64 = 100_000_000;
+const MIN_ROUTE_TIME_NS: i64 = 100_000_000;
 
 /// Why each of `found` changed the smallest delay.
 pub fn explain(
     delays: &Delays<'_>,
-    found: &[Step],
+    found: &[LevelStep],
     material: &Evidence<'_>,
-    noise: Noise,
-) -> Vec<(Step, Reason)> {
-    let mut explained: Vec<(Step, Reason, bool)> = found
+    noise: DelayNoise,
+) -> Vec<(LevelStep, StepReason)> {
+    let mut explained: Vec<(LevelStep, StepReason, bool)> = found
         .iter()
         .map(|step| match proof(delays, step, material, noise) {
-            Proof::Clock => (*step, Reason::ReceiverClock, true),
-            Proof::Route => (*step, Reason::Route, true),
-            Proof::None if step.ramp >= RAMP => (*step, Reason::Queue, false),
-            Proof::None => (*step, Reason::Route, false),
+            Proof::Clock => (*step, StepReason::ReceiverClock, true),
+            Proof::Route => (*step, StepReason::Route, true),
+            Proof::None if step.ramp >= MIN_RAMP_PACKETS => (*step, StepReason::Queue, false),
+            Proof::None => (*step, StepReason::Route, false),
         })
         .collect();
     // A level that does not stay until the next change was a queue, or another that came on top.
@@ -49,14 +49,14 @@ pub fn explain(
         let begin = k.checked_sub(1).map_or(0, |i| explained[i].0.place);
         let is_brief = |from: usize, to: usize| {
             (from > 0 || to < delays.len())
-                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < SHORTEST
+                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
-        if explained[k].1 == Reason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
+        if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
             // Many packets may be sent at once, after a stall: they all met the same moment.
-            (explained[k].1, explained[k].2) = (Reason::Queue, false);
+            (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
         if !stays(delays, &step, begin, end) {
-            (explained[k].1, explained[k].2) = (Reason::Queue, false);
+            (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
     }
     // A rise and the fall back to where it came from are one thing: where one of them is a ramp, or packets differ far
@@ -66,19 +66,19 @@ pub fn explain(
         if proven || step.change < 0 {
             continue;
         }
-        let back = |other: &Step| (step.change + other.change).abs() <= step.change.abs() / 5;
+        let back = |other: &LevelStep| (step.change + other.change).abs() <= step.change.abs() / 5;
         let partner =
             (k + 1..explained.len()).find(|other| back(&explained[*other].0) && !explained[*other].2);
         let end = partner.map(|other| explained[other].0);
-        let queue = reason == Reason::Queue
+        let queue = reason == StepReason::Queue
             || lively(&step, 1.7)
             || end.is_some_and(|end| {
-                step.ramp + end.ramp >= RAMP || lively(&end, 1.7) || drains(delays, &end, noise)
+                step.ramp + end.ramp >= MIN_RAMP_PACKETS || lively(&end, 1.7) || drains(delays, &end, noise)
             });
-        if queue && (end.is_some() || reason == Reason::Queue || lively(&step, 3.0)) {
-            explained[k].1 = Reason::Queue;
+        if queue && (end.is_some() || reason == StepReason::Queue || lively(&step, 3.0)) {
+            explained[k].1 = StepReason::Queue;
             if let Some(other) = partner {
-                explained[other].1 = Reason::Queue;
+                explained[other].1 = StepReason::Queue;
             }
         }
     }
@@ -86,9 +86,11 @@ pub fn explain(
     for k in 1..explained.len() {
         let (step, _, proven) = explained[k];
         let before = explained[k - 1].1;
-        if !proven && step.change < 0 && (before == Reason::Queue || step.ramp >= RAMP || lively(&step, 3.0))
+        if !proven
+            && step.change < 0
+            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || lively(&step, 3.0))
         {
-            explained[k].1 = Reason::Queue;
+            explained[k].1 = StepReason::Queue;
         }
     }
     explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
@@ -96,7 +98,7 @@ pub fn explain(
 
 /// Whether the smallest delay of the stretches before and after a step differs by it: neither comes back to the other's
 /// level, but for a stray packet.
-fn stays(delays: &Delays<'_>, step: &Step, begin: usize, end: usize) -> bool {
+fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
     let least = |from: usize, to: usize| delays.quantile(from, to, 0.01);
     let (Some(before), Some(after)) = (least(begin, step.place), least(step.place, end)) else {
         return false;
@@ -106,14 +108,14 @@ fn stays(delays: &Delays<'_>, step: &Step, begin: usize, end: usize) -> bool {
 }
 
 /// Whether packets differ `factor` times as much on the higher side of a step.
-fn lively(step: &Step, factor: f64) -> bool {
+fn lively(step: &LevelStep, factor: f64) -> bool {
     let [before, after] = step.spread;
     let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
     high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
 }
 
 /// Whether the delay falls as a queue empties: as fast as packets can follow each other, in order.
-fn drains(delays: &Delays<'_>, step: &Step, noise: Noise) -> bool {
+fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let k = step.place;
     if k < 2 || k >= delays.len() {
         return false;
@@ -140,7 +142,7 @@ enum Proof {
     None,
 }
 
-fn proof(delays: &Delays<'_>, step: &Step, material: &Evidence<'_>, noise: Noise) -> Proof {
+fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: DelayNoise) -> Proof {
     let Evidence { session, clock, series, .. } = *material;
     let near = |a: i64, b: i64, margin: i64| a.saturating_sub(b).saturating_abs() <= margin;
     let change = step.change;
@@ -181,7 +183,11 @@ fn proof(delays: &Delays<'_>, step: &Step, material: &Evidence<'_>, noise: Noise
             return if in_order { Proof::Clock } else { Proof::Route };
         }
     }
-    if size > LONGEST_DETOUR && !clock_stood && step.ramp < RAMP && stays(delays, step, 0, delays.len()) {
+    if size > MAX_DETOUR_NS
+        && !clock_stood
+        && step.ramp < MIN_RAMP_PACKETS
+        && stays(delays, step, 0, delays.len())
+    {
         return Proof::Clock;
     }
     // Another time to live is another route.

@@ -3,16 +3,16 @@
 
 use crate::severity::{of_missing, of_wait};
 use jitlat_core::answer::{Answer, Severity};
-use jitlat_core::sweep::{Axis, Estimate, Grid, Point};
+use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
 use jitlat_core::units::eng3;
 use std::collections::BTreeMap;
 
 /// Fewer packets under one condition bound nothing.
-const ENOUGH: u64 = 100;
+const MIN_PACKETS: u64 = 100;
 
 /// By how much one condition changes a delay, with all others the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ConditionEffect {
     /// The condition.
     pub axis: String,
     /// The others, if there are any that vary.
@@ -30,31 +30,32 @@ pub struct Change {
 }
 
 /// Chance may make any of all comparisons look like a change in so many sweeps without one.
-const CHANCE: f64 = 0.05;
+const SIGNIFICANCE: f64 = 0.05;
 
 /// The change that each condition makes: of all combinations of the others the largest that is beyond chance, or the
 /// largest if none is. What is beyond chance comes first.
-pub fn changes(grid: &Grid, points: &[Point]) -> Vec<Change> {
-    let lines: Vec<(&Axis, Vec<Line<'_>>)> =
+pub fn changes(grid: &SweepGrid, points: &[SweepPoint]) -> Vec<ConditionEffect> {
+    let lines: Vec<(&SweepAxis, Vec<LevelMeans<'_>>)> =
         grid.axes.iter().map(|axis| (axis, lines(grid, points, axis))).collect();
     let limit = largest_beyond_chance(lines.iter().flat_map(|(_, lines)| lines));
-    let mut all: Vec<Change> = lines.iter().filter_map(|(axis, lines)| largest(axis, lines, limit)).collect();
-    let certain = |c: &Change| c.is_certain != Some(false);
+    let mut all: Vec<ConditionEffect> =
+        lines.iter().filter_map(|(axis, lines)| largest(axis, lines, limit)).collect();
+    let certain = |c: &ConditionEffect| c.is_certain != Some(false);
     all.sort_by(|a, b| certain(b).cmp(&certain(a)).then(size(b).total_cmp(&size(a))));
     all
 }
 
-fn size(c: &Change) -> f64 {
+fn size(c: &ConditionEffect) -> f64 {
     c.most.1 - c.least.1
 }
 
 /// The means of the levels of one condition, with all others the same.
-struct Line<'a> {
+struct LevelMeans<'a> {
     others: String,
     means: Vec<(&'a str, &'a Estimate)>,
 }
 
-fn lines<'a>(grid: &'a Grid, points: &'a [Point], axis: &Axis) -> Vec<Line<'a>> {
+fn lines<'a>(grid: &'a SweepGrid, points: &'a [SweepPoint], axis: &SweepAxis) -> Vec<LevelMeans<'a>> {
     let mut lines: BTreeMap<String, Vec<(&str, &Estimate)>> = BTreeMap::new();
     for point in points.iter().filter(|_| axis.levels.len() > 1) {
         let (Some(level), Some(mean)) = (grid.level(point.cell, axis.factor), point.get("latency-mean"))
@@ -64,30 +65,30 @@ fn lines<'a>(grid: &'a Grid, points: &'a [Point], axis: &Axis) -> Vec<Line<'a>> 
         let others = grid.name(point.cell, Some(axis.factor));
         lines.entry(others).or_default().push((&level.text, mean));
     }
-    lines.into_iter().map(|(others, means)| Line { others, means }).collect()
+    lines.into_iter().map(|(others, means)| LevelMeans { others, means }).collect()
 }
 
 /// The largest probability that is small enough, of those of all pairs of means in `lines`: Holm's correction. 0 if none
 /// but 0 is.
-fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> f64 {
+fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) -> f64 {
     let mut chances: Vec<f64> = Vec::new();
-    for Line { means, .. } in lines {
+    for LevelMeans { means, .. } in lines {
         let pairs = means.iter().enumerate().flat_map(|(k, a)| means[k + 1..].iter().map(move |b| (a, b)));
         chances.extend(pairs.filter_map(|(a, b)| a.1.chance_of_difference(b.1)));
     }
     chances.sort_by(f64::total_cmp);
     let all = chances.len();
-    let small = |(k, p): &(usize, &f64)| **p <= CHANCE / (all - k) as f64;
+    let small = |(k, p): &(usize, &f64)| **p <= SIGNIFICANCE / (all - k) as f64;
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
 }
 
 /// The largest change in `lines`, those beyond chance (not more probable than `limit`) before others.
-fn largest(axis: &Axis, lines: &[Line<'_>], limit: f64) -> Option<Change> {
-    let found = lines.iter().filter_map(|Line { others, means }| {
+fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<ConditionEffect> {
+    let found = lines.iter().filter_map(|LevelMeans { others, means }| {
         let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);
         let (least, most) = (means.iter().min_by(by_mean)?, means.iter().max_by(by_mean)?);
         let ends = (means.first()?.0, means.last()?.0);
-        Some(Change {
+        Some(ConditionEffect {
             axis: axis.label_without_unit(),
             others: others.clone(),
             least: (least.0.to_owned(), least.1.mean),
@@ -101,13 +102,13 @@ fn largest(axis: &Axis, lines: &[Line<'_>], limit: f64) -> Option<Change> {
         })
     });
     // One line alone has one level: it changes nothing.
-    let certain = |c: &Change| c.is_certain == Some(true);
+    let certain = |c: &ConditionEffect| c.is_certain == Some(true);
     found
         .filter(|c| c.least.0 != c.most.0)
         .max_by(|a, b| certain(a).cmp(&certain(b)).then(size(a).total_cmp(&size(b))))
 }
 
-impl Change {
+impl ConditionEffect {
     /// `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
     pub fn sentence(&self) -> String {
         let with = match self.trend {
@@ -126,8 +127,8 @@ impl Change {
 }
 
 /// How bad it is under one condition: losses, and the 99th percentile of jitter; unknown of few packets.
-pub fn severity(point: &Point) -> Severity {
-    if point.sent < ENOUGH {
+pub fn severity(point: &SweepPoint) -> Severity {
+    if point.sent < MIN_PACKETS {
         return Severity::Unknown;
     }
     // TCP hides losses: then there is no such figure.
@@ -139,7 +140,7 @@ pub fn severity(point: &Point) -> Severity {
 
 /// The answer of a sweep: as bad as its worst combination. Causes, buffers and uses are of single tests, which a sweep does
 /// not keep.
-pub fn answer(grid: &Grid, points: &[Point], complete: bool) -> Answer {
+pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer {
     let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
     let level = worst.map_or(Severity::Unknown, severity);
     let name = ["No verdict", "Good throughout", "Fair", "Poor", "Bad"][level as usize];
@@ -150,7 +151,7 @@ pub fn answer(grid: &Grid, points: &[Point], complete: bool) -> Answer {
         format!(" at {}{more} ({:.1} % lost)", grid.name(p.cell, None), 100.0 * lost)
     });
     let few = if worst.is_none() && !points.is_empty() {
-        format!(": less than {ENOUGH} packets each")
+        format!(": less than {MIN_PACKETS} packets each")
     } else {
         String::new()
     };
@@ -180,26 +181,34 @@ pub fn answer(grid: &Grid, points: &[Point], complete: bool) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::sweep::{Confidence, Factor, Figures, Level, Outcome, SweepRun, points};
+    use jitlat_core::sweep::{
+        ConfidenceLevel, Factor, FactorLevel, RunFigures, RunOutcome, SweepRun, points,
+    };
     use jitlat_core::time::WallTime;
 
-    fn axis(factor: Factor, texts: &[&str]) -> Axis {
-        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
-        Axis::new(factor, texts.iter().map(level).collect())
+    fn axis(factor: Factor, texts: &[&str]) -> SweepAxis {
+        let level = |t: &&str| FactorLevel { text: (*t).to_owned(), number: t.parse().ok() };
+        SweepAxis::new(factor, texts.iter().map(level).collect())
     }
 
     /// A sweep of three runs each whose mean is `mean` of the cell, in us, and differs by `spread` from run to run.
-    fn of(axes: Vec<Axis>, spread: f64, lost: impl Fn(usize) -> u64, mean: impl Fn(usize) -> f64) -> Answer {
-        let grid = Grid { axes };
+    fn of(
+        axes: Vec<SweepAxis>,
+        spread: f64,
+        lost: impl Fn(usize) -> u64,
+        mean: impl Fn(usize) -> f64,
+    ) -> Answer {
+        let grid = SweepGrid { axes };
         let run = |cell: usize, repetition: u32| {
             let us = (mean(cell) + spread * f64::from(repetition)) * 1e3;
-            let figures = Figures::default().with("latency-mean", us).with("pdv-p99", 1e6).with("loss", 0.0);
+            let figures =
+                RunFigures::default().with("latency-mean", us).with("pdv-p99", 1e6).with("loss", 0.0);
             let (run, at, received) = (SweepRun { cell, repetition }, WallTime(0), 100 - lost(cell));
-            Outcome { run, at, sent: 100, received, ip_length: None, figures }
+            RunOutcome { run, at, sent: 100, received, ip_length: None, figures }
         };
         let cells = grid.cells().unwrap_or(0);
-        let outcomes: Vec<Outcome> = (0..cells).flat_map(|c| [0, 1, 2].map(|r| run(c, r))).collect();
-        answer(&grid, &points(&grid, &outcomes, Confidence::default()), true)
+        let outcomes: Vec<RunOutcome> = (0..cells).flat_map(|c| [0, 1, 2].map(|r| run(c, r))).collect();
+        answer(&grid, &points(&grid, &outcomes, ConfidenceLevel::default()), true)
     }
 
     #[test]
@@ -268,9 +277,9 @@ mod tests {
 
     #[test]
     fn few_packets_are_no_verdict_and_one_level_is_no_sweep() {
-        let grid = Grid { axes: vec![axis(Factor::Payload, &["60"])] };
-        let figures = Figures::default().with("latency-mean", 1e5);
-        let outcome = Outcome {
+        let grid = SweepGrid { axes: vec![axis(Factor::Payload, &["60"])] };
+        let figures = RunFigures::default().with("latency-mean", 1e5);
+        let outcome = RunOutcome {
             run: SweepRun { cell: 0, repetition: 0 },
             at: WallTime(0),
             sent: 10,
@@ -278,7 +287,7 @@ mod tests {
             ip_length: None,
             figures,
         };
-        let points = points(&grid, &[outcome], Confidence::default());
+        let points = points(&grid, &[outcome], ConfidenceLevel::default());
         let few = answer(&grid, &points, false);
         assert_eq!((few.severity, few.complete), (Severity::Unknown, false));
         assert_eq!(few.headline, "No verdict: less than 100 packets each; nothing was varied.");

@@ -1,7 +1,7 @@
 //! What the tests of judgements share: packets and tests made by hand, and [`first`], which finds a border.
 
 use super::case::Case;
-use super::causes::{Found, Rule};
+use super::causes::{CauseRule, FoundCause};
 use super::delays::Delays;
 use super::losses::Scattered;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
@@ -9,14 +9,14 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, RowNotes};
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::duplicate::Copies;
-use jitlat_core::metrics::seqset::{Run, SeqSet};
+use jitlat_core::metrics::seqset::{SeqRun, SeqSet};
 use jitlat_core::metrics::series::{Samples, Series};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
-use jitlat_core::time::{Source, Span};
+use jitlat_core::time::{Span, StampSource};
 use std::collections::BTreeMap;
 
 pub const US: i64 = 1_000;
@@ -51,8 +51,8 @@ pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
 }
 
 /// A run of loss.
-pub fn run(start: u64, len: u64) -> Run {
-    Run { start, len }
+pub fn run(start: u64, len: u64) -> SeqRun {
+    SeqRun { start, len }
 }
 
 /// Losses of these runs among `sent` packets.
@@ -64,25 +64,25 @@ pub fn scattered(sent: u64, runs: impl IntoIterator<Item = (u64, u64)>) -> Scatt
 }
 
 /// Packets 0, 1, … sent every `period` ns, the k-th with the delay `delay(k)` in ns; none where that is `None`.
-pub fn every(period: i64, n: u32, delay: impl Fn(u32) -> Option<i64>) -> Vec<Packet> {
-    let packet = |seq| delay(seq).map(|delay| Packet { seq, sent: i64::from(seq) * period, delay });
+pub fn every(period: i64, n: u32, delay: impl Fn(u32) -> Option<i64>) -> Vec<AcceptedPacket> {
+    let packet = |seq| delay(seq).map(|delay| AcceptedPacket { seq, sent: i64::from(seq) * period, delay });
     (0..n).filter_map(packet).collect()
 }
 
 /// Packets of these send times and delays, in ns.
-pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<Packet> {
-    (0..).zip(times).map(|(seq, (sent, delay))| Packet { seq, sent, delay }).collect()
+pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<AcceptedPacket> {
+    (0..).zip(times).map(|(seq, (sent, delay))| AcceptedPacket { seq, sent, delay }).collect()
 }
 
 /// `packets` in send order, as they came. What it borrows is leaked, as a test is short.
-pub fn series(packets: &[Packet]) -> &'static Series<'static> {
+pub fn series(packets: &[AcceptedPacket]) -> &'static Series<'static> {
     let mut arrived = packets.to_vec();
-    arrived.sort_by_key(Packet::arrived);
+    arrived.sort_by_key(AcceptedPacket::arrived);
     as_read(arrived)
 }
 
 /// The same of packets that were read in this order, whatever time they were stamped with.
-pub fn as_read(packets: Vec<Packet>) -> &'static Series<'static> {
+pub fn as_read(packets: Vec<AcceptedPacket>) -> &'static Series<'static> {
     let mut samples = Samples::default();
     for packet in packets {
         samples.push(packet);
@@ -92,7 +92,7 @@ pub fn as_read(packets: Vec<Packet>) -> &'static Series<'static> {
 }
 
 /// The delays of `packets`.
-pub fn delays(packets: &[Packet]) -> Delays<'static> {
+pub fn delays(packets: &[AcceptedPacket]) -> Delays<'static> {
     Delays::new(series(packets))
 }
 
@@ -105,19 +105,19 @@ pub struct Test {
     pub copies: Copies,
     pub clock: ClockEstimate,
     pub notes: RowNotes,
-    pub arrived_by: Option<Source>,
+    pub arrived_by: Option<StampSource>,
     pub off_schedule: Option<[i64; 2]>,
     pub round_trip: bool,
 }
 
 impl Test {
     /// Of `sent` packets, one every `period` ns, of which `packets` came. It ended as it should.
-    pub fn new(sent: u32, period: i64, packets: &[Packet]) -> Test {
+    pub fn new(sent: u32, period: i64, packets: &[AcceptedPacket]) -> Test {
         Test::of(sent, period, packets, Schedule::Periodic)
     }
 
     /// The same with packets sent as `schedule` says.
-    pub fn of(sent: u32, period: i64, packets: &[Packet], schedule: Schedule) -> Test {
+    pub fn of(sent: u32, period: i64, packets: &[AcceptedPacket], schedule: Schedule) -> Test {
         Test::with(sent, period, packets, schedule, (Direction::Up, Transport::Udp))
     }
 
@@ -125,7 +125,7 @@ impl Test {
     pub fn with(
         sent: u32,
         period: i64,
-        packets: &[Packet],
+        packets: &[AcceptedPacket],
         schedule: Schedule,
         (direction, transport): (Direction, Transport),
     ) -> Test {
@@ -195,7 +195,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
 }
 
 /// What `rule` finds in the case of `test` after `change`.
-pub fn found_in(test: &Test, rule: &Rule, change: impl FnOnce(&mut Case<'_>)) -> Vec<Found> {
+pub fn found_in(test: &Test, rule: &CauseRule, change: impl FnOnce(&mut Case<'_>)) -> Vec<FoundCause> {
     let material = test.material();
     let mut case = Case::new(&material);
     change(&mut case);
@@ -227,6 +227,6 @@ mod tests {
         assert!(of(Transport::Udp).material().shows_loss());
         assert!(!of(Transport::Tcp).material().shows_loss());
         let stamped = |by| Test { arrived_by: by, ..of(Transport::Udp) }.material().is_stamped_by_kernel();
-        assert!(!stamped(None) && !stamped(Some(Source::User)) && stamped(Some(Source::Kernel)));
+        assert!(!stamped(None) && !stamped(Some(StampSource::User)) && stamped(Some(StampSource::Kernel)));
     }
 }

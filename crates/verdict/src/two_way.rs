@@ -3,16 +3,16 @@
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
-use jitlat_core::twoway::{LossRun, LostOn};
+use jitlat_core::twoway::{LossRun, LossSide};
 
 /// Where requests without an answer were lost, as far as the far host's count shows.
-pub struct Losses<'a> {
+pub struct RequestLosses<'a> {
     /// Runs of them, ascending.
     pub runs: &'a [LossRun],
 }
 
 /// The answer to `round_trip`, given the answers of the two directions if the far host reports its times.
-pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Losses<'_>) -> Judgement {
+pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &RequestLosses<'_>) -> Judgement {
     let round_trip = &mut judged.answer;
     for cause in &mut round_trip.causes {
         cause.direction = match cause.id {
@@ -52,16 +52,16 @@ fn size(cause: &Cause) -> i64 {
 }
 
 /// The way on which nine of ten packets of a cause were lost.
-fn lost_on(cause: &Cause, losses: &Losses<'_>) -> Option<Direction> {
+fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     let [first, last] = cause.packets;
     let (mut up, mut down, mut either) = (0u64, 0u64, 0u64);
     for run in losses.runs {
         let (from, to) = (u64::from(run.first), u64::from(run.first) + u64::from(run.length));
         let common = to.min(last + 1).saturating_sub(from.max(first));
         match run.way {
-            LostOn::Up => up += common,
-            LostOn::Down => down += common,
-            LostOn::Either => either += common,
+            LossSide::Up => up += common,
+            LossSide::Down => down += common,
+            LossSide::Either => either += common,
         }
     }
     let all = up + down + either;

@@ -158,7 +158,7 @@ impl Notes {
             );
         }
         let Some(corrected) = s.latency_corrected.and_then(|c| c.min) else { return };
-        if corrected < -HOST_TIME || corrected > rtt + HOST_TIME && !queued {
+        if corrected < -HOST_WAKE_UP_NS || corrected > rtt + HOST_WAKE_UP_NS && !queued {
             self.warn(
                 "corrected_out_of_range",
                 format!(
@@ -290,11 +290,11 @@ fn shows(s: &Summary, causes: &[CauseId]) -> bool {
 
 /// What waking up two programs may add to a round trip of the control connection, in ns. Less than this
 /// is no contradiction between a round trip and a delay.
-const HOST_TIME: i64 = 100_000;
+const HOST_WAKE_UP_NS: i64 = 100_000;
 
 /// Whether the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
 fn is_about_half(delay: i64, rtt: i64) -> bool {
-    let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_TIME as f64);
+    let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_WAKE_UP_NS as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)
 }
 

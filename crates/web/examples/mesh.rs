@@ -5,7 +5,7 @@
 
 use jitlat_archive::Archive;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use std::fs::File;
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub fn add(
         ..Session::new(spec)
     };
     let path = archive.root().join("tmp").join(format!("{src}-{dst}-{at}.log"));
-    let mut out = LogWriter::new(File::create(&path)?, Version::V3);
+    let mut out = LogWriter::new(File::create(&path)?, LogVersion::V3);
     out.begin(&session);
     // The same every time: no randomness.
     let mut state = (at as u64) ^ (src.len() as u64) << 32 | 1;

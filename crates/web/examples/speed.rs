@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "its main is that of another example")]
 mod mesh;
 
-use jitlat_archive::{Archive, Filter, Period, When};
+use jitlat_archive::{Archive, Filter, PoolPeriod, When};
 use jitlat_core::WallTime;
 use jitlat_core::scalars::Scalar;
 use jitlat_web::{Settings, Web};
@@ -156,7 +156,7 @@ fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
 }
 
 /// Prints how long a year takes as `jitlat archive query` reads it: the best of three, each with a connection of its own.
-fn query(folder: &Path, by: Period, now: i64, limit_ms: u64) -> Result<()> {
+fn query(folder: &Path, by: PoolPeriod, now: i64, limit_ms: u64) -> Result<()> {
     let figure = Scalar::named("pdv-p99").ok_or("no such figure")?;
     let since = Some(When(WallTime(now - 365 * 86_400_000_000_000)));
     let filter = Filter { since, ..Filter::default() };
@@ -209,7 +209,7 @@ fn main() -> Result<()> {
     page(&path, "/path/10.0.0.1/10.0.0.2", 300)?;
     page(&path, "/path/10.0.0.1/10.0.0.2?from=365d", 300)?;
     page(&path, "/path/10.0.0.1/10.0.0.2?from=1970-01-01", 300)?;
-    for period in [Period::Hour, Period::Day] {
+    for period in [PoolPeriod::Hour, PoolPeriod::Day] {
         query(&path, period, now, 300)?;
     }
     page(&matrix, "/", 500)?;

@@ -1,8 +1,8 @@
 //! Who may read, and what every answer says of itself.
 
 use crate::app::App;
-use crate::change::{self, Role, Shown, TOKEN_COOKIE, shows};
-use crate::page::{self, Tab};
+use crate::change::{self, TOKEN_COOKIE, TokenCarrier, UserRole, shows};
+use crate::page::{self, PageTab};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::run::Starters;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Who may read.
 #[derive(Clone, Debug)]
-pub enum Access {
+pub enum ReadAccess {
     /// Everybody on this host. Only for loopback addresses.
     Local,
     /// Who has the token.
@@ -70,7 +70,7 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
 }
 
 enum Decision {
-    Answer(Role),
+    Answer(UserRole),
     LogIn,
     Refuse(StatusCode, &'static str),
 }
@@ -78,7 +78,7 @@ enum Decision {
 fn decide(app: &App, request: &Request) -> Decision {
     use Decision::{Answer, LogIn, Refuse};
     let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    if matches!(app.access, Access::Local) && !names_this_host(headers) {
+    if matches!(app.access, ReadAccess::Local) && !names_this_host(headers) {
         return Refuse(
             StatusCode::MISDIRECTED_REQUEST,
             "This page is for the users of this host: open it as http://127.0.0.1 or http://localhost, with its port.",
@@ -91,7 +91,7 @@ fn decide(app: &App, request: &Request) -> Decision {
     if matches!(*method, Method::GET | Method::HEAD) {
         return match found {
             Some((role, _)) => Answer(role),
-            None if path == "/style.css" => Answer(Role::Read),
+            None if path == "/style.css" => Answer(UserRole::Read),
             None => Refuse(StatusCode::UNAUTHORIZED, ""),
         };
     }
@@ -104,7 +104,7 @@ fn decide(app: &App, request: &Request) -> Decision {
         );
     }
     let (role, shown) = match found {
-        Some((Role::Run, shown)) => (Role::Run, shown),
+        Some((UserRole::Run, shown)) => (UserRole::Run, shown),
         Some(_) => {
             return Refuse(StatusCode::FORBIDDEN, "Starting and stopping tests takes the token for it.");
         }
@@ -114,7 +114,7 @@ fn decide(app: &App, request: &Request) -> Decision {
         tracing::warn!("page: a request to start or stop a test was refused: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
-    if is_api && shown == Some(Shown::Cookie) {
+    if is_api && shown == Some(TokenCarrier::Cookie) {
         return Refuse(StatusCode::FORBIDDEN, "Programs show the token: Authorization: Bearer TOKEN.");
     }
     if is_api && !change::is_json(headers) {
@@ -124,19 +124,23 @@ fn decide(app: &App, request: &Request) -> Decision {
 }
 
 /// What who sent `headers` may do, and how a token for it is shown; `None`: nothing.
-fn role(app: &App, headers: &HeaderMap) -> Option<(Role, Option<Shown>)> {
+fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier>)> {
     match app.runs.as_ref().map(|runs| &runs.who) {
         Some(Starters::Token(token)) => {
             if let Some(shown) = shows(headers, token, &app.run_cookie) {
-                return Some((Role::Run, Some(shown)));
+                return Some((UserRole::Run, Some(shown)));
             }
         }
-        Some(Starters::Local) if matches!(app.access, Access::Local) => return Some((Role::Run, None)),
+        Some(Starters::Local) if matches!(app.access, ReadAccess::Local) => {
+            return Some((UserRole::Run, None));
+        }
         _ => {}
     }
     match &app.access {
-        Access::Local | Access::Proxy => Some((Role::Read, None)),
-        Access::Token(token) => shows(headers, token, &app.cookie).map(|shown| (Role::Read, Some(shown))),
+        ReadAccess::Local | ReadAccess::Proxy => Some((UserRole::Read, None)),
+        ReadAccess::Token(token) => {
+            shows(headers, token, &app.cookie).map(|shown| (UserRole::Read, Some(shown)))
+        }
     }
 }
 
@@ -152,12 +156,12 @@ fn names_this_host(headers: &HeaderMap) -> bool {
 }
 
 /// How long a wrong token takes.
-const WRONG: Duration = Duration::from_secs(1);
+const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 /// Most bytes of a form.
-const MOST_FORM: usize = 4096;
+const MAX_FORM_BYTES: usize = 4096;
 
 async fn log_in(app: &App, request: Request) -> Response {
-    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MOST_FORM)).await;
+    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_FORM_BYTES)).await;
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too long.".to_owned()).into_response();
     };
@@ -165,9 +169,9 @@ async fn log_in(app: &App, request: Request) -> Response {
     let shown = form.get("token").unwrap_or("");
     let cookie = match (&app.access, app.runs.as_ref().map(|runs| &runs.who)) {
         (_, Some(Starters::Token(token))) if token.is(shown) => &app.run_cookie,
-        (Access::Token(token), _) if token.is(shown) => &app.cookie,
+        (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
-            tokio::time::sleep(WRONG).await;
+            tokio::time::sleep(WRONG_TOKEN_DELAY).await;
             tracing::warn!("page: somebody showed a wrong token");
             return (StatusCode::UNAUTHORIZED, form_page(app, Some("This is not the token.")))
                 .into_response();
@@ -189,7 +193,7 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
         }
         _ => {
             let none = Markup::default();
-            let page = page::page("Refused", Tab::None, &none, &html! { p { (why) } });
+            let page = page::page("Refused", PageTab::None, &none, &html! { p { (why) } });
             (status, page).into_response()
         }
     };
@@ -204,16 +208,16 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
 
 fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
     let (title, button, to, file) = match app.access {
-        Access::Token(_) => ("Who may read this", "Show the page", "/", "--token-file"),
+        ReadAccess::Token(_) => ("Who may read this", "Show the page", "/", "--token-file"),
         // Everybody who comes here may read.
-        Access::Local | Access::Proxy => ("Who may run tests", "Go on", RUN, "--run-token-file"),
+        ReadAccess::Local | ReadAccess::Proxy => ("Who may run tests", "Go on", RUN, "--run-token-file"),
     };
     let main = html! {
         @if let Some(problem) = problem { p.headline.bad role="alert" { (problem) } }
         (token_form(button, to))
         p { "The token is in the file that the server was started with (" code { (file) } ")." }
     };
-    page::page(title, Tab::None, &Markup::default(), &main)
+    page::page(title, PageTab::None, &Markup::default(), &main)
 }
 
 /// A form that asks for a token, and leads `to` a page.

@@ -1,8 +1,8 @@
 //! `/alerts`: what fires, since when and why, and what was resolved.
 
-use crate::page::{self, Tab};
+use crate::page::{self, PageTab};
 use crate::problem::Problem;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use crate::times;
 use jitlat_archive::{Alert, Archive, utc};
 use jitlat_report::html::scrolling;
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 /// Most alerts that are listed.
-const MOST_LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 
 /// Alerts of the monitors that fill this archive.
 #[derive(Clone, Debug, Serialize)]
@@ -26,12 +26,12 @@ pub struct Alerts {
 
 /// Reads them.
 pub fn read(archive: &Archive, now_ns: i64) -> Result<Alerts, Problem> {
-    let alerts = archive.alerts(MOST_LISTED)?;
+    let alerts = archive.alerts(MAX_LISTED)?;
     Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts })
 }
 
 /// The page.
-pub fn page(archive: &Archive, _: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, times::now())?))
 }
 
@@ -55,7 +55,7 @@ fn write(all: &Alerts) -> String {
             (table("Resolved", &resolved, all.now_ns))
         }
     };
-    page::page("Alerts", Tab::Alerts, &header, &main).0
+    page::page("Alerts", PageTab::Alerts, &header, &main).0
 }
 
 fn table(name: &str, alerts: &[&Alert], now: i64) -> Markup {

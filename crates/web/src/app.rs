@@ -1,16 +1,16 @@
 //! [`App`]: what all requests share, and how they read the archive.
 
-use crate::access::{Access, guard};
+use crate::access::{ReadAccess, guard};
 use crate::change::Secrets;
 use crate::events::Watchers;
 use crate::hosts::MonitorState;
-use crate::limits::Limits;
-use crate::metrics::{Tally, metrics};
+use crate::limits::WebLimits;
+use crate::metrics::{MetricsTally, metrics};
 use crate::page;
 use crate::problem::Problem;
 use crate::routes::ROUTES;
-use crate::run::{Runs, Starters, Table};
-use crate::{Error, Settings};
+use crate::run::{PageRuns, RunTable, Starters};
+use crate::{Settings, WebError};
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
@@ -27,8 +27,8 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct App {
     pub root: PathBuf,
-    pub access: Access,
-    pub limits: Limits,
+    pub access: ReadAccess,
+    pub limits: WebLimits,
     /// What a browser keeps in place of the token; empty without one.
     pub cookie: String,
     /// The same of the token for running tests.
@@ -42,25 +42,26 @@ pub struct App {
     /// The monitor that serves the page.
     pub monitor: Option<Arc<MonitorState>>,
     /// Running tests; `None`: it is off.
-    pub runs: Option<Runs>,
+    pub runs: Option<PageRuns>,
     /// Those that were asked for.
-    pub table: Table,
+    pub table: RunTable,
     /// What `/metrics` counts.
-    pub tally: Mutex<Tally>,
+    pub tally: Mutex<MetricsTally>,
 }
 
 impl App {
     /// Opens the archive, to say at once if it cannot be read.
-    pub fn new(settings: &Settings) -> Result<App, Error> {
+    pub fn new(settings: &Settings) -> Result<App, WebError> {
         let archive = Archive::open(&settings.archive)?;
-        let random = || -> Result<[u8; 32], Error> {
+        let random = || -> Result<[u8; 32], WebError> {
             let mut bytes = [0; 32];
-            getrandom::fill(&mut bytes).map_err(|e| Error::Runtime(std::io::Error::other(e.to_string())))?;
+            getrandom::fill(&mut bytes)
+                .map_err(|e| WebError::Runtime(std::io::Error::other(e.to_string())))?;
             Ok(bytes)
         };
         let (salt, run_salt) = (random()?, random()?);
         let cookie = match &settings.access {
-            Access::Token(token) => token.cookie(&salt),
+            ReadAccess::Token(token) => token.cookie(&salt),
             _ => String::new(),
         };
         let run_cookie = match settings.runs.as_ref().map(|runs| &runs.who) {
@@ -79,7 +80,7 @@ impl App {
             watchers: Watchers::default(),
             monitor: settings.monitor.clone(),
             runs: settings.runs.clone(),
-            table: Table::default(),
+            table: RunTable::default(),
             tally: Mutex::default(),
         })
     }
@@ -87,7 +88,7 @@ impl App {
     /// Whether there is a token that somebody can show.
     pub fn has_token(&self) -> bool {
         let runs = self.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Token(_)));
-        runs || matches!(self.access, Access::Token(_))
+        runs || matches!(self.access, ReadAccess::Token(_))
     }
 
     /// Reads the archive on a thread that may wait for the disk.
@@ -97,7 +98,7 @@ impl App {
     ) -> Result<T, Problem> {
         let permit = self.readers.clone().acquire_owned().await.map_err(|_| Problem::Busy)?;
         let app = self.clone();
-        let waited = Waited(Arc::new(AtomicBool::new(false)));
+        let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
             // Held until the work ends, even if nobody waits for its result any more.
@@ -119,9 +120,9 @@ impl App {
 }
 
 /// Somebody waits for what is read; when it is dropped, nobody does.
-struct Waited(Arc<AtomicBool>);
+struct ReadGuard(Arc<AtomicBool>);
 
-impl Drop for Waited {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

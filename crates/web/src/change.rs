@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum UserRole {
     /// Read.
     Read,
     /// Also start tests, and stop them.
@@ -20,7 +20,7 @@ pub enum Role {
 /// The name of the cookie that the secret of forms belongs to.
 const COOKIE: &str = "jitlat-form";
 /// Most characters of it.
-const MOST: usize = 64;
+const MAX_CHARS: usize = 64;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -68,7 +68,7 @@ impl Secrets {
 
 /// The value of a cookie.
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    cookies(headers, name).find(|value| value.len() <= MOST)
+    cookies(headers, name).find(|value| value.len() <= MAX_CHARS)
 }
 
 fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
@@ -83,7 +83,7 @@ fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 
 /// How somebody shows a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum TokenCarrier {
     /// In the header of a program, which a foreign page cannot send.
     Header,
     /// By what a browser keeps in its place, and sends by itself.
@@ -94,13 +94,13 @@ pub enum Shown {
 pub const TOKEN_COOKIE: &str = "jitlat";
 
 /// Whether the headers have the token, or what a browser keeps in its place.
-pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<Shown> {
+pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {
     let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
     if bearer().any(|shown| token.is(shown.trim())) {
-        return Some(Shown::Header);
+        return Some(TokenCarrier::Header);
     }
     let kept = Token::new(kept);
-    cookies(headers, TOKEN_COOKIE).any(|shown| kept.is(shown)).then_some(Shown::Cookie)
+    cookies(headers, TOKEN_COOKIE).any(|shown| kept.is(shown)).then_some(TokenCarrier::Cookie)
 }
 
 /// Whether a browser says that another site's page made it send this; what to do, if it is a mistake.
@@ -204,8 +204,8 @@ mod tests {
         let token = Token::new("correct-horse-battery");
         let kept = token.cookie(b"salt");
         let shown = |name: HeaderName, value: &str| shows(&with(&[(name, value)]), &token, &kept);
-        assert_eq!(shown(header::AUTHORIZATION, "Bearer correct-horse-battery"), Some(Shown::Header));
-        assert_eq!(shown(header::COOKIE, &format!("a=b; jitlat={kept}")), Some(Shown::Cookie));
+        assert_eq!(shown(header::AUTHORIZATION, "Bearer correct-horse-battery"), Some(TokenCarrier::Header));
+        assert_eq!(shown(header::COOKIE, &format!("a=b; jitlat={kept}")), Some(TokenCarrier::Cookie));
         for wrong in ["Bearer correct-horse-batter", "Basic correct-horse-battery", "Bearer "] {
             assert_eq!(shown(header::AUTHORIZATION, wrong), None, "{wrong}");
         }

@@ -2,14 +2,14 @@
 //! its own page; the table below the drawing has the same links for the keyboard.
 
 use crate::times;
-use crate::verdict::Verdict;
+use crate::verdict::TestVerdict;
 use jitlat_report::escape;
-use jitlat_report::figure::{Axis, Scale, Unit, value_label};
+use jitlat_report::figure::{Axis, AxisScale, AxisUnit, value_label};
 use std::fmt::Write;
 
 /// A period, as it is drawn.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct ChartPeriod {
     /// Its beginning and end, ns since 1970.
     pub span: (i64, i64),
     /// Delays with their numbers, ns.
@@ -19,7 +19,7 @@ pub struct Column {
     /// Share of the packets lost; `None` if none was sent.
     pub loss: Option<f64>,
     /// The worst verdict of its tests; `None` if they were not looked at.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<TestVerdict>,
     /// Where it leads.
     pub address: String,
     /// What it is, in a line.
@@ -34,7 +34,7 @@ pub struct Chart<'a> {
     /// What the delays are.
     pub quantity: &'a str,
     /// In the order of time.
-    pub columns: &'a [Column],
+    pub columns: &'a [ChartPeriod],
     /// Stretches without tests.
     pub gaps: &'a [(i64, i64)],
     /// Where tests begin to be bad (true) or cease to be.
@@ -54,7 +54,7 @@ const HEIGHT: f64 = 420.0;
 const ROWS: usize = 44;
 const SHADES: usize = 5;
 /// The loss that is drawn as high as there is room; less is at least visible.
-const MUCH_LOSS: f64 = 0.1;
+const FULL_SCALE_LOSS: f64 = 0.1;
 
 /// The range of delays that is drawn: single ones far above the rest do not flatten it.
 fn axis(chart: &Chart<'_>) -> Axis {
@@ -69,13 +69,13 @@ fn axis(chart: &Chart<'_>) -> Axis {
     if least >= 0 && median > 0 && high / median >= 12 {
         return Axis::log(
             chart.quantity,
-            Unit::Time,
+            AxisUnit::Time,
             (least.max(median / 30).max(1)) as f64 * 0.9,
             high as f64 * 1.5,
         );
     }
     let margin = high.saturating_sub(least) as f64 * 0.06;
-    Axis::linear(chart.quantity, Unit::Time, least as f64 - margin, high as f64 + 2.0 * margin)
+    Axis::linear(chart.quantity, AxisUnit::Time, least as f64 - margin, high as f64 + 2.0 * margin)
 }
 
 /// Draws it; and whether delays are on a logarithmic scale.
@@ -92,7 +92,7 @@ pub fn svg(chart: &Chart<'_>) -> (String, bool) {
     let edges: Vec<(f64, f64)> = chart.columns.iter().map(|c| edges(x(c.span.0), x(c.span.1))).collect();
     density(&mut out, chart, &axis, &edges);
     for (which, class) in [(1, "p99"), (0, "p50")] {
-        let value = |c: &Column| c.percentiles.map(|p| if which == 0 { p.0 } else { p.1 });
+        let value = |c: &ChartPeriod| c.percentiles.map(|p| if which == 0 { p.0 } else { p.1 });
         steps(&mut out, chart, &edges, class, |c| value(c).map(|v| y(v as f64)));
     }
     let middle = (LOSS.0 + LOSS.1) / 2.0 + 4.0;
@@ -116,7 +116,7 @@ pub fn svg(chart: &Chart<'_>) -> (String, bool) {
         }
     }
     out.push_str("</svg>");
-    (out, axis.scale == Scale::Log)
+    (out, axis.scale == AxisScale::Log)
 }
 
 /// At least wide enough to be seen.
@@ -167,8 +167,8 @@ fn frame(out: &mut String, chart: &Chart<'_>, axis: &Axis, x: &impl Fn(i64) -> f
 /// The value at a share of the axis.
 fn value_at(axis: &Axis, share: f64) -> f64 {
     match axis.scale {
-        Scale::Linear => axis.lo + (axis.hi - axis.lo) * share,
-        Scale::Log => axis.lo * (axis.hi / axis.lo).powf(share),
+        AxisScale::Linear => axis.lo + (axis.hi - axis.lo) * share,
+        AxisScale::Log => axis.lo * (axis.hi / axis.lo).powf(share),
     }
 }
 
@@ -212,7 +212,7 @@ fn steps(
     chart: &Chart<'_>,
     edges: &[(f64, f64)],
     class: &str,
-    y: impl Fn(&Column) -> Option<f64>,
+    y: impl Fn(&ChartPeriod) -> Option<f64>,
 ) {
     let mut path = String::new();
     let mut end: Option<f64> = None;
@@ -232,7 +232,7 @@ fn steps(
 }
 
 /// Loss and verdict of a period, and its link.
-fn period(out: &mut String, column: &Column, left: f64, right: f64) {
+fn period(out: &mut String, column: &ChartPeriod, left: f64, right: f64) {
     let width = right - left;
     let _ = write!(
         out,
@@ -246,7 +246,7 @@ fn period(out: &mut String, column: &Column, left: f64, right: f64) {
         VERDICT.1 - TOP
     );
     if let Some(loss) = column.loss.filter(|loss| *loss > 0.0) {
-        let tall = ((loss / MUCH_LOSS).sqrt().min(1.0) * (LOSS.1 - LOSS.0)).max(3.0);
+        let tall = ((loss / FULL_SCALE_LOSS).sqrt().min(1.0) * (LOSS.1 - LOSS.0)).max(3.0);
         let _ = write!(
             out,
             "<rect class=\"lost\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{tall:.1}\"/>",
@@ -255,11 +255,11 @@ fn period(out: &mut String, column: &Column, left: f64, right: f64) {
     }
     if let Some(verdict) = column.verdict {
         let (top, tall) = match verdict {
-            Verdict::Good => (VERDICT.0 + 16.0, 8.0),
-            Verdict::Fair => (VERDICT.0 + 12.0, 12.0),
-            Verdict::Unknown => (VERDICT.0 + 20.0, 4.0),
-            Verdict::Poor => (VERDICT.0 + 6.0, 18.0),
-            Verdict::Bad => (VERDICT.0, 24.0),
+            TestVerdict::Good => (VERDICT.0 + 16.0, 8.0),
+            TestVerdict::Fair => (VERDICT.0 + 12.0, 12.0),
+            TestVerdict::Unknown => (VERDICT.0 + 20.0, 4.0),
+            TestVerdict::Poor => (VERDICT.0 + 6.0, 18.0),
+            TestVerdict::Bad => (VERDICT.0, 24.0),
         };
         let shown = if width > 4.0 { width - 0.8 } else { width };
         let _ = write!(
@@ -273,10 +273,10 @@ fn period(out: &mut String, column: &Column, left: f64, right: f64) {
 
 /// A delay, or a dash.
 pub fn time(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "–".to_owned(), |ns| value_label(Unit::Time, ns as f64))
+    ns.map_or_else(|| "–".to_owned(), |ns| value_label(AxisUnit::Time, ns as f64))
 }
 
 /// A share, or a dash.
 pub fn share(part: Option<f64>) -> String {
-    part.map_or_else(|| "–".to_owned(), |part| value_label(Unit::Share, part))
+    part.map_or_else(|| "–".to_owned(), |part| value_label(AxisUnit::Share, part))
 }

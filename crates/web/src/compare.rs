@@ -1,15 +1,15 @@
 //! `/compare`: two periods of a path, or two paths, by the figures of all their packets.
 
 use crate::now::described;
-use crate::page::{self, Tab};
+use crate::page::{self, PageTab};
 use crate::problem::Problem;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use crate::times::{self, DAY};
-use jitlat_archive::{Archive, Filter, Stream, When, utc};
+use jitlat_archive::{Archive, Filter, PooledStream, When, utc};
 use jitlat_core::WallTime;
 use jitlat_core::pool::{self, Pool};
-use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit};
-use jitlat_report::figure::{Unit, group_thousands, value_label};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarUnit};
+use jitlat_report::figure::{AxisUnit, group_thousands, value_label};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// A path in a period.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct PathPeriod {
     /// The sender, as it was asked for.
     pub src: String,
     /// The receiver.
@@ -34,7 +34,7 @@ pub struct Part {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedStream {
     /// Which packets, in the first part.
-    pub stream: Stream,
+    pub stream: PooledStream,
     /// Tests of the first part.
     pub tests: u64,
     /// Tests of the second part.
@@ -60,17 +60,21 @@ pub struct ComparedFigure {
 /// Two periods of a path, or two paths.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Compared {
+pub struct ComparedPeriods {
     /// What is compared.
-    pub first: Part,
+    pub first: PathPeriod,
     /// With what.
-    pub second: Part,
+    pub second: PathPeriod,
     /// Packets of the same kind in both, each kind by itself.
     pub streams: Vec<ComparedStream>,
 }
 
 /// What was asked for; `None` if no path is named.
-fn parts(archive: &Archive, asked: &Asked, now: i64) -> Result<Option<(Part, Part)>, Problem> {
+fn parts(
+    archive: &Archive,
+    asked: &RouteRequest,
+    now: i64,
+) -> Result<Option<(PathPeriod, PathPeriod)>, Problem> {
     let query = &asked.query;
     let Some((src, dst)) = query.get("src").zip(query.get("dst")) else { return Ok(None) };
     let (src2, dst2) = (query.get("src2").unwrap_or(src), query.get("dst2").unwrap_or(dst));
@@ -91,8 +95,12 @@ fn parts(archive: &Archive, asked: &Asked, now: i64) -> Result<Option<(Part, Par
     if from >= end || from2 >= end2 {
         return Err(Problem::Wrong("The end of a period is not after its beginning.".to_owned()));
     }
-    let part =
-        |src: &str, dst: &str, from_ns, to_ns| Part { src: src.into(), dst: dst.into(), from_ns, to_ns };
+    let part = |src: &str, dst: &str, from_ns, to_ns| PathPeriod {
+        src: src.into(),
+        dst: dst.into(),
+        from_ns,
+        to_ns,
+    };
     Ok(Some((part(src, dst, from, end), part(src2, dst2, from2, end2))))
 }
 
@@ -111,16 +119,16 @@ fn endpoints(src: &str, dst: &str) -> Result<jitlat_archive::Endpoints, Problem>
     format!("{src}:{dst}").parse().map_err(none)
 }
 
-fn not_found(e: jitlat_archive::Error, src: &str, dst: &str) -> Problem {
+fn not_found(e: jitlat_archive::ArchiveError, src: &str, dst: &str) -> Problem {
     match e {
-        jitlat_archive::Error::Usage(_) => {
+        jitlat_archive::ArchiveError::Usage(_) => {
             Problem::NotFound(format!("The archive has no tests from {src} to {dst}."))
         }
         other => other.into(),
     }
 }
 
-fn pools(archive: &Archive, part: &Part) -> Result<Vec<(Stream, Pool)>, Problem> {
+fn pools(archive: &Archive, part: &PathPeriod) -> Result<Vec<(PooledStream, Pool)>, Problem> {
     let filter = Filter {
         path: Some(endpoints(&part.src, &part.dst)?),
         since: Some(When(WallTime(part.from_ns))),
@@ -133,12 +141,15 @@ fn pools(archive: &Archive, part: &Part) -> Result<Vec<(Stream, Pool)>, Problem>
 }
 
 /// What packets are alike, from any sender.
-fn kind(stream: &Stream) -> (&str, bool, Option<i64>, Option<i64>, i64) {
+fn kind(stream: &PooledStream) -> (&str, bool, Option<i64>, Option<i64>, i64) {
     let two_way = stream.direction == "both";
     (&stream.protocol, two_way, stream.payload_bytes, stream.period_ns, stream.dscp)
 }
 
-fn compared((first, second): (Part, Part), archive: &Archive) -> Result<Compared, Problem> {
+fn compared(
+    (first, second): (PathPeriod, PathPeriod),
+    archive: &Archive,
+) -> Result<ComparedPeriods, Problem> {
     let (a, mut b) = (pools(archive, &first)?, pools(archive, &second)?);
     let mut streams = Vec::new();
     for (stream, pool) in a {
@@ -157,17 +168,17 @@ fn compared((first, second): (Part, Part), archive: &Archive) -> Result<Compared
         let figures = figures.collect();
         streams.push(ComparedStream { stream, tests: pool.tests, tests2: second.tests, figures });
     }
-    Ok(Compared { first, second, streams })
+    Ok(ComparedPeriods { first, second, streams })
 }
 
 /// Reads it.
-pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<Compared, Problem> {
+pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<ComparedPeriods, Problem> {
     let none = || Problem::Wrong("Name a path: src and dst.".to_owned());
     compared(parts(archive, asked, now)?.ok_or_else(none)?, archive)
 }
 
 /// The page: a form, and below it what was asked for.
-pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let found = match parts(archive, asked, times::now())? {
         Some(parts) => Some(compared(parts, archive)?),
         None => None,
@@ -180,10 +191,10 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
         (form(found.as_ref(), &hosts))
         @if let Some(found) = &found { (result(found)) }
     };
-    Ok(page::page("Compare", Tab::Compare, &header, &main).0)
+    Ok(page::page("Compare", PageTab::Compare, &header, &main).0)
 }
 
-fn form(found: Option<&Compared>, hosts: &BTreeSet<&str>) -> Markup {
+fn form(found: Option<&ComparedPeriods>, hosts: &BTreeSet<&str>) -> Markup {
     html! {
         form.asking action="/compare" {
             (fields("First", "", found.map(|f| &f.first)))
@@ -198,7 +209,7 @@ fn form(found: Option<&Compared>, hosts: &BTreeSet<&str>) -> Markup {
     }
 }
 
-fn fields(title: &str, number: &str, part: Option<&Part>) -> Markup {
+fn fields(title: &str, number: &str, part: Option<&PathPeriod>) -> Markup {
     let hosts = [("src", "from host", part.map(|p| &p.src)), ("dst", "to host", part.map(|p| &p.dst))];
     let times = [
         ("from", "beginning", part.map(|p| times::address(p.from_ns))),
@@ -225,9 +236,10 @@ fn fields(title: &str, number: &str, part: Option<&Part>) -> Markup {
     }
 }
 
-fn result(found: &Compared) -> Markup {
-    let name =
-        |part: &Part| format!("{} → {}, {} to {}", part.src, part.dst, utc(part.from_ns), utc(part.to_ns));
+fn result(found: &ComparedPeriods) -> Markup {
+    let name = |part: &PathPeriod| {
+        format!("{} → {}, {} to {}", part.src, part.dst, utc(part.from_ns), utc(part.to_ns))
+    };
     html! {
         p { "First: " (name(&found.first)) br; "Second: " (name(&found.second)) }
         @if found.streams.is_empty() {
@@ -274,11 +286,11 @@ fn rows(compared: &ComparedStream) -> Markup {
 /// A value of a figure as pages have it.
 fn shown_value(figure: &Scalar, value: f64) -> String {
     match figure.unit {
-        InUnit::Time => value_label(Unit::Time, value),
-        InUnit::Share => value_label(Unit::Share, value),
+        ScalarUnit::Time => value_label(AxisUnit::Time, value),
+        ScalarUnit::Share => value_label(AxisUnit::Share, value),
         // Counts are whole, means of counts are not.
         _ if value.fract() == 0.0 => group_thousands(&format!("{value:.0}")),
-        _ => figure.show(Number::Real(value)),
+        _ => figure.show(ExactNumber::Real(value)),
     }
 }
 

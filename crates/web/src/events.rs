@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use jitlat_archive::{Changes, Extent};
+use jitlat_archive::{ArchiveExtent, CatalogueWatch};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
 /// Least time between two looks at the archive.
-const EVERY: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two looks where the system cannot watch the archive.
-const UNWATCHED: Duration = Duration::from_secs(3);
+const UNWATCHED_INTERVAL: Duration = Duration::from_secs(3);
 /// Time without news after which a client gets a sign that it is still connected.
-const SILENT: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What an event `tests` says.
 #[derive(Clone, Debug, Serialize)]
@@ -125,8 +125,8 @@ pub async fn watch(app: Arc<App>) {
 /// The same until nobody waits any more.
 async fn follow(app: &Arc<App>) {
     // Before the first look, so that nothing is missed between both.
-    let changes = Changes::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
-    let (mut known, mut sent): (Option<Extent>, Instant) = (None, Instant::now());
+    let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
+    let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
         // An archive that cannot be read just now may be so later.
         let extent = app.read(|archive| Ok(archive.extent()?)).await.ok();
@@ -138,21 +138,25 @@ async fn follow(app: &Arc<App>) {
                 let json = serde_json::to_string(&event).unwrap_or_default();
                 Some(format!("event: tests\ndata: {json}\n\n"))
             }
-            None if sent.elapsed() >= SILENT => Some(": still here\n\n".to_owned()),
+            None if sent.elapsed() >= KEEPALIVE_INTERVAL => Some(": still here\n\n".to_owned()),
             None => None,
         };
         if let Some(text) = text {
             sent = Instant::now();
             app.watchers.send(&Bytes::from(text));
         }
-        sleep(EVERY).await;
-        let longest = if changes.is_some() { SILENT.saturating_sub(sent.elapsed()) } else { UNWATCHED };
+        sleep(MIN_INTERVAL).await;
+        let longest = if changes.is_some() {
+            KEEPALIVE_INTERVAL.saturating_sub(sent.elapsed())
+        } else {
+            UNWATCHED_INTERVAL
+        };
         let _ = timeout(longest, changed(changes.as_ref())).await;
     }
 }
 
 /// Waits for a change; for ever without a way to notice one.
-async fn changed(changes: Option<&AsyncFd<Changes>>) {
+async fn changed(changes: Option<&AsyncFd<CatalogueWatch>>) {
     let Some(changes) = changes else { return std::future::pending().await };
     while let Ok(mut ready) = changes.readable().await {
         let changed = changes.get_ref().take();

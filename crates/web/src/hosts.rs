@@ -2,15 +2,15 @@
 //! what is pushed to collectors, and from hosts.
 
 use crate::now::badge;
-use crate::page::{self, Tab};
+use crate::page::{self, PageTab};
 use crate::problem::Problem;
 use crate::pushes;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use crate::times;
-use crate::verdict::Verdict;
-use jitlat_archive::{Archive, Collected, Newest, Pushed, TestId, utc};
+use crate::verdict::TestVerdict;
+use jitlat_archive::{Archive, CollectedHost, Newest, Pushed, TestId, utc};
 use jitlat_core::session::HostFacts;
-use jitlat_report::figure::{Unit, value_label};
+use jitlat_report::figure::{AxisUnit, value_label};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 /// Hosts of the archive, and the monitor that serves the page.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Hosts {
+pub struct HostsOverview {
     /// When this was read, ns since 1970.
     pub now_ns: i64,
     /// The monitor that serves this; null where none does.
@@ -30,7 +30,7 @@ pub struct Hosts {
     /// What the host of this archive pushes to collectors.
     pub pushes: Vec<Pushed>,
     /// What other hosts have pushed to this archive.
-    pub collected: Vec<Collected>,
+    pub collected: Vec<CollectedHost>,
 }
 
 /// A monitor, as it sees itself.
@@ -111,7 +111,7 @@ pub struct HostNow {
 }
 
 /// What is gathered of a host.
-struct Seen<'a> {
+struct HostSummary<'a> {
     name: Option<&'a str>,
     streams: u64,
     bad: u64,
@@ -120,13 +120,13 @@ struct Seen<'a> {
 }
 
 /// Reads it.
-pub fn read(archive: &Archive, asked: &Asked, now_ns: i64) -> Result<Hosts, Problem> {
+pub fn read(archive: &Archive, asked: &RouteRequest, now_ns: i64) -> Result<HostsOverview, Problem> {
     let newest = archive.newest()?;
-    let mut seen: BTreeMap<&str, Seen<'_>> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, HostSummary<'_>> = BTreeMap::new();
     for test in &newest {
         let ends = [(&test.stream.src, &test.src_name, true), (&test.stream.dst, &test.dst_name, false)];
         for (address, name, sends) in ends {
-            let host = seen.entry(address).or_insert(Seen {
+            let host = seen.entry(address).or_insert(HostSummary {
                 name: name.as_deref(),
                 streams: 0,
                 bad: 0,
@@ -143,10 +143,10 @@ pub fn read(archive: &Archive, asked: &Asked, now_ns: i64) -> Result<Hosts, Prob
     let hosts =
         seen.into_iter().map(|(address, seen)| host(archive, address, &seen)).collect::<Result<_, _>>()?;
     let monitor = asked.app.monitor.as_ref().and_then(|state| state.last());
-    Ok(Hosts { now_ns, monitor, hosts, pushes: archive.pushes()?, collected: archive.collected()? })
+    Ok(HostsOverview { now_ns, monitor, hosts, pushes: archive.pushes()?, collected: archive.collected()? })
 }
 
-fn host(archive: &Archive, address: &str, seen: &Seen<'_>) -> Result<HostNow, Problem> {
+fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<HostNow, Problem> {
     let newest: &Newest = seen.newest;
     let facts = facts(archive, newest.test, newest.stream.direction == "down", seen.sends)?;
     let clock = facts.sync_after.as_ref().or(facts.sync_before.as_ref());
@@ -173,11 +173,11 @@ fn facts(archive: &Archive, test: TestId, down: bool, sends: bool) -> Result<Hos
 }
 
 /// The page.
-pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, asked, times::now())?))
 }
 
-fn write(all: &Hosts) -> String {
+fn write(all: &HostsOverview) -> String {
     let header = html! { p.what { "Clocks, noise and systems as the newest test of each host has them" } };
     let main = html! {
         div data-live="hosts" {
@@ -187,10 +187,10 @@ fn write(all: &Hosts) -> String {
             (table(all))
         }
     };
-    page::page("Hosts", Tab::Hosts, &header, &main).0
+    page::page("Hosts", PageTab::Hosts, &header, &main).0
 }
 
-fn headline(all: &Hosts) -> Markup {
+fn headline(all: &HostsOverview) -> Markup {
     let off: Vec<&str> = all.hosts.iter().filter(|h| h.synchronised == Some(false)).map(called).collect();
     let known = all.hosts.iter().filter(|h| h.synchronised.is_some()).count();
     let (class, text) = match &off[..] {
@@ -253,7 +253,7 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
     }
 }
 
-fn table(all: &Hosts) -> Markup {
+fn table(all: &HostsOverview) -> Markup {
     let columns = [
         "host",
         "address",
@@ -282,11 +282,11 @@ fn table(all: &Hosts) -> Markup {
 
 fn row(host: &HostNow, now: i64) -> Markup {
     let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
-    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(Unit::Time, ns as f64));
+    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(AxisUnit::Time, ns as f64));
     let (verdict, word) = match host.synchronised {
-        Some(true) => (Verdict::Good, "synchronised"),
-        Some(false) => (Verdict::Poor, "not synchronised"),
-        None => (Verdict::Unknown, "unknown"),
+        Some(true) => (TestVerdict::Good, "synchronised"),
+        Some(false) => (TestVerdict::Poor, "not synchronised"),
+        None => (TestVerdict::Unknown, "unknown"),
     };
     let step = host.clock_step_ns.filter(|step| step.abs() >= 1_000_000);
     html! {

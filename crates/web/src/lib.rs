@@ -2,12 +2,15 @@
 //!
 //! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
-//! * [`Runs`], [`Runner`] – tests that are started from a page, where that is allowed, and watched there
+//! * [`PageRuns`], [`Runner`] – tests that are started from a page, where that is allowed, and watched there
 //! * [`post`] – a request of its own
 //! * `access` – who may read what; `change` – who may start a test, and nobody else; `limits` – how much of it at once
 //!
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
 //! No request changes anything but those that start and stop tests, which are refused unless [`Settings::runs`] is set.
+//!
+//! Neighbours: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs the tests that
+//! are started from it ([`Runner`]).
 //!
 //! ```
 //! use jitlat_web::{Settings, Web};
@@ -51,24 +54,30 @@ mod times;
 mod token;
 mod verdict;
 
-pub use access::Access;
+pub use access::ReadAccess;
 pub use client::{HAS_HTTPS, PostError, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
-pub use limits::Limits;
+pub use limits::WebLimits;
 #[cfg(feature = "schema")]
 pub use openapi::openapi;
 pub use run::{
-    HostOffer, Offer, Planned, Refusal, RunFeed, RunLimits, Runner, Runs, Starters, TestOffer, Wish,
+    HostOffer, PageRuns, Planned, RunFeed, RunLimits, RunOffer, RunRefusal, RunRequest, Runner, Starters,
+    TestOffer,
 };
 pub use server::Web;
 pub use token::{Token, UnfitToken};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The port where nothing else is said.
-pub const PORT: u16 = 2680;
+pub const DEFAULT_PORT: u16 = 2680;
 
 /// What is shown, where, and to whom.
 #[derive(Clone, Debug)]
@@ -78,13 +87,13 @@ pub struct Settings {
     /// Where to listen; port 0: the system chooses.
     pub listen: SocketAddr,
     /// Who may read.
-    pub access: Access,
+    pub access: ReadAccess,
     /// How much at once.
-    pub limits: Limits,
+    pub limits: WebLimits,
     /// The monitor that serves the page; `None` where none does.
     pub monitor: Option<Arc<MonitorState>>,
     /// Running tests from the page; `None`: nobody can.
-    pub runs: Option<Runs>,
+    pub runs: Option<PageRuns>,
 }
 
 impl Settings {
@@ -92,9 +101,9 @@ impl Settings {
     pub fn new(archive: &Path) -> Settings {
         Settings {
             archive: archive.to_owned(),
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
-            access: Access::Local,
-            limits: Limits::default(),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
+            access: ReadAccess::Local,
+            limits: WebLimits::default(),
             monitor: None,
             runs: None,
         }
@@ -104,10 +113,10 @@ impl Settings {
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum WebError {
     /// The archive cannot be read.
     #[error(transparent)]
-    Archive(#[from] jitlat_archive::Error),
+    Archive(#[from] jitlat_archive::ArchiveError),
     /// Nobody can connect.
     #[error("listening on {address}: {source}")]
     Listen {

@@ -1,4 +1,4 @@
-//! [`Limits`]: how much at once, and for how long; [`Slots`]: the connections there are.
+//! [`WebLimits`]: how much at once, and for how long; [`ConnectionSlots`]: the connections there are.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// How much at once, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WebLimits {
     /// Connections.
     pub connections: usize,
     /// Connections of one address.
@@ -32,9 +32,9 @@ pub struct Limits {
     pub packets: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for WebLimits {
+    fn default() -> WebLimits {
+        WebLimits {
             connections: 128,
             connections_of_one: 64,
             watching: 48,
@@ -48,35 +48,35 @@ impl Default for Limits {
 }
 
 /// Most bytes of a request's first line and headers.
-pub const MOST_HEADER_BYTES: usize = 16 * 1024;
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Most headers.
-pub const MOST_HEADERS: usize = 64;
+pub const MAX_HEADERS: usize = 64;
 
 /// The connections there are.
 #[derive(Clone, Debug, Default)]
-pub struct Slots(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// A connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Slot {
-    slots: Slots,
+pub struct ConnectionSlot {
+    slots: ConnectionSlots,
     peer: IpAddr,
 }
 
-impl Slots {
+impl ConnectionSlots {
     /// A slot for a connection from `peer`; `None` if there are enough.
-    pub fn take(&self, peer: IpAddr, limits: &Limits) -> Option<Slot> {
+    pub fn take(&self, peer: IpAddr, limits: &WebLimits) -> Option<ConnectionSlot> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
         if sum >= limits.connections || own >= limits.connections_of_one {
             return None;
         }
         all.insert(peer, own + 1);
-        Some(Slot { slots: self.clone(), peer })
+        Some(ConnectionSlot { slots: self.clone(), peer })
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get_mut(&self.peer) {
@@ -88,17 +88,17 @@ impl Drop for Slot {
 
 /// A connection that fails when its client reads nothing for a while.
 #[derive(Debug)]
-pub struct Patient {
+pub struct TimeoutConnection {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while something cannot be sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl TimeoutConnection {
     /// `stream`, for as long as it takes what is sent.
-    pub fn new(stream: TcpStream, patience: Duration) -> Patient {
-        Patient { stream, patience, stalled: None }
+    pub fn new(stream: TcpStream, timeout: Duration) -> TimeoutConnection {
+        TimeoutConnection { stream, timeout, stalled: None }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -106,10 +106,10 @@ impl Patient {
             self.stalled = None;
             return sent;
         }
-        let patience = self.patience;
+        let timeout = self.timeout;
         let stalled = self.stalled.get_or_insert_with(|| {
-            let mut timer = Box::pin(sleep(patience));
-            timer.as_mut().reset(Instant::now() + patience);
+            let mut timer = Box::pin(sleep(timeout));
+            timer.as_mut().reset(Instant::now() + timeout);
             timer
         });
         ready!(stalled.as_mut().poll(cx));
@@ -117,13 +117,13 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for TimeoutConnection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, to)
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for TimeoutConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let sent = Pin::new(&mut this.stream).poll_write(cx, bytes);
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_given_back_by_itself() {
-        let limits = Limits { connections: 3, connections_of_one: 2, ..Limits::default() };
-        let (slots, a, b) = (Slots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let limits = WebLimits { connections: 3, connections_of_one: 2, ..WebLimits::default() };
+        let (slots, a, b) = (ConnectionSlots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
         let held = [slots.take(a, &limits), slots.take(a, &limits), slots.take(b, &limits)];
         assert!(held.iter().all(Option::is_some));
         assert!(slots.take(a, &limits).is_none() && slots.take(b, &limits).is_none());

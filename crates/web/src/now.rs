@@ -1,10 +1,10 @@
 //! `/`: all paths, per direction, with their newest test: what is bad, since when, and what is silent.
 
-use crate::page::{self, Tab, encoded};
+use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use crate::times;
-use crate::verdict::Verdict;
+use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, Newest, utc};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A stream that has had no test for this many of the usual distances between its tests is silent.
-const SILENT_AFTER: i64 = 3;
+const SILENCE_INTERVALS: i64 = 3;
 /// Most streams in the list of what needs attention, and in that of all.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// Up to this many hosts the cells of the matrix have words.
-const WORDS_UP_TO: usize = 10;
+const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.
 #[derive(Clone, Debug, Serialize)]
@@ -37,7 +37,7 @@ pub struct StreamNow {
     pub id: i64,
     /// Which packets.
     #[serde(flatten)]
-    pub stream: jitlat_archive::Stream,
+    pub stream: jitlat_archive::PooledStream,
     /// The sender's name; null if unknown.
     pub src_name: Option<String>,
     /// The receiver's name; null if unknown.
@@ -49,7 +49,7 @@ pub struct StreamNow {
     /// Rows of its log.
     pub packets: u64,
     /// What was found.
-    pub verdict: Verdict,
+    pub verdict: TestVerdict,
     /// The answer in a line.
     pub headline: String,
     /// Median time between its newest tests, ns; null of fewer than three, and where all were asked for on a page and have ceased.
@@ -75,7 +75,7 @@ impl StreamNow {
             test: newest.test.to_string(),
             started_ns: newest.started_ns,
             packets: newest.packets,
-            verdict: Verdict::named(&newest.severity),
+            verdict: TestVerdict::named(&newest.severity),
             headline: newest.headline,
             every_ns: newest.every_ns,
             silent: is_silent(newest.every_ns, age),
@@ -110,13 +110,13 @@ impl StreamNow {
     }
 
     /// What should be looked at comes first: the worst, then what is silent.
-    fn rank(&self) -> (Option<Verdict>, bool) {
+    fn rank(&self) -> (Option<TestVerdict>, bool) {
         (Some(self.verdict).filter(|verdict| verdict.is_bad()), self.silent)
     }
 }
 
 fn is_silent(every_ns: Option<i64>, age: i64) -> bool {
-    every_ns.is_some_and(|every| age > every.saturating_mul(SILENT_AFTER))
+    every_ns.is_some_and(|every| age > every.saturating_mul(SILENCE_INTERVALS))
 }
 
 /// Reads it.
@@ -132,14 +132,14 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
 }
 
 /// What the packets of a stream are, in words.
-pub fn described(stream: &jitlat_archive::Stream) -> String {
+pub fn described(stream: &jitlat_archive::PooledStream) -> String {
     let two_way = stream.direction == "both";
     let mut text = if two_way { format!("{} round trips", stream.protocol) } else { stream.protocol.clone() };
     if let Some(bytes) = stream.payload_bytes {
         let _ = write!(text, ", {bytes} bytes");
     }
     if let Some(period) = stream.period_ns {
-        let every = jitlat_report::figure::value_label(jitlat_report::figure::Unit::Time, period as f64);
+        let every = jitlat_report::figure::value_label(jitlat_report::figure::AxisUnit::Time, period as f64);
         let _ = write!(text, " every {every}");
     }
     if stream.dscp != 0 {
@@ -149,7 +149,7 @@ pub fn described(stream: &jitlat_archive::Stream) -> String {
 }
 
 /// The page.
-pub fn page(archive: &Archive, _: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, times::now())?))
 }
 
@@ -178,7 +178,7 @@ fn write(all: &Now) -> String {
             }
         }
     };
-    page::page("All paths now", Tab::Now, &header, &main).0
+    page::page("All paths now", PageTab::Now, &header, &main).0
 }
 
 fn counted(n: usize, one: &str, several: &str) -> String {
@@ -244,7 +244,7 @@ fn attention(all: &Now) -> Markup {
 fn every_stream(all: &Now) -> Markup {
     let streams: Vec<&StreamNow> = all.streams.iter().collect();
     html! {
-        h2 #streams { @if streams.len() > MOST_LISTED { "Streams" } @else { "All streams" } }
+        h2 #streams { @if streams.len() > MAX_LISTED { "Streams" } @else { "All streams" } }
         (table("All streams", &streams, all.now_ns))
     }
 }
@@ -258,11 +258,11 @@ fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
                 th scope="col" { "packets" }
             }
         }
-        tbody { @for s in streams.iter().take(MOST_LISTED) { (row(s, now)) } }
+        tbody { @for s in streams.iter().take(MAX_LISTED) { (row(s, now)) } }
     };
     html! {
         (scrolling(name, &rows))
-        @if streams.len() > MOST_LISTED { p { (streams.len() - MOST_LISTED) " more are in the matrix." } }
+        @if streams.len() > MAX_LISTED { p { (streams.len() - MAX_LISTED) " more are in the matrix." } }
     }
 }
 
@@ -305,7 +305,7 @@ fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
             *cell = s;
         }
     }
-    let words = hosts.len() <= WORDS_UP_TO;
+    let words = hosts.len() <= MAX_HOSTS_WITH_WORDS;
     let rows = html! {
         thead {
             tr {
@@ -337,7 +337,7 @@ fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
         h2 #matrix { "Who hears whom" }
         p.help {
             "Senders down, receivers across. "
-            @for verdict in Verdict::ALL {
+            @for verdict in TestVerdict::ALL {
                 span.(verdict.word()) { (badge(verdict.sign(), verdict.word())) }
                 " "
             }

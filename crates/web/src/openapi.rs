@@ -1,13 +1,13 @@
 //! [`openapi`]: what programs may ask for, as an OpenAPI document made from the list of routes and the types that are written.
 
 use crate::alerts::Alerts;
-use crate::compare::Compared;
+use crate::compare::ComparedPeriods;
 use crate::events::TestsEvent;
-use crate::hosts::Hosts;
+use crate::hosts::HostsOverview;
 use crate::now::Now;
 use crate::path::PathCourse;
-use crate::routes::{Kind, ROUTES, Route};
-use crate::run::Wish;
+use crate::routes::{ROUTES, Route, RouteKind};
+use crate::run::RunRequest;
 use crate::run::api::RunsNow;
 use crate::run::watched::RunNow;
 use schemars::generate::SchemaSettings;
@@ -24,8 +24,8 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 const TYPES: [Type; 10] = [
     ("/api/v1/now", of::<Now>),
     ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
-    ("/api/v1/hosts", of::<Hosts>),
-    ("/api/v1/compare", of::<Compared>),
+    ("/api/v1/hosts", of::<HostsOverview>),
+    ("/api/v1/compare", of::<ComparedPeriods>),
     ("/api/v1/alerts", of::<Alerts>),
     ("/api/v1/events", of::<TestsEvent>),
     ("/api/v1/runs", of::<RunsNow>),
@@ -42,13 +42,14 @@ pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
     let mut paths = Map::new();
-    for route in ROUTES.iter().filter(|route| !matches!(route.kind, Kind::Page(_) | Kind::Form(_))) {
+    for route in ROUTES.iter().filter(|route| !matches!(route.kind, RouteKind::Page(_) | RouteKind::Form(_)))
+    {
         let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
-        let is_order = matches!(route.kind, Kind::Order(_));
+        let is_order = matches!(route.kind, RouteKind::Order(_));
         let starts = is_order && route.path == "/api/v1/runs";
         // What is started is answered as one of those there are.
         let schema = if starts { of::<RunNow>(&mut generator) } else { schema(&mut generator) };
-        let takes = starts.then(|| of::<Wish>(&mut generator));
+        let takes = starts.then(|| of::<RunRequest>(&mut generator));
         let operations = paths.entry(route.path).or_insert_with(|| json!({}));
         operations[if is_order { "post" } else { "get" }] = operation(route, &schema, takes.as_ref());
     }
@@ -80,7 +81,8 @@ pub fn openapi() -> Value {
 }
 
 fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
-    let kind = if matches!(route.kind, Kind::Events(_)) { "text/event-stream" } else { "application/json" };
+    let kind =
+        if matches!(route.kind, RouteKind::Events(_)) { "text/event-stream" } else { "application/json" };
     let parts = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parts = parts.map(|name| {
         let about = if name == "id" { "The id of a test that was started." } else { "An address or a name of a host." };
@@ -104,7 +106,7 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
     responses[done] =
         json!({ "description": "What was asked for.", "content": { kind: { "schema": schema } } });
     let mut operation = json!({ "summary": route.about, "parameters": parameters });
-    if matches!(route.kind, Kind::Order(_)) {
+    if matches!(route.kind, RouteKind::Order(_)) {
         responses["403"] = problem("Whoever asks may not, or a foreign page made them ask.");
         responses["409"] = problem("There is no room for it now.");
         operation["security"] = json!([{}, { "token": [] }]);

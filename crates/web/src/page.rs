@@ -1,7 +1,7 @@
 //! What all pages have: the links between them, the files they use, and their beginning and end.
 
 use axum::response::Html;
-use jitlat_report::html::{Frame, STYLE, document};
+use jitlat_report::html::{PageFrame, STYLE, document};
 use maud::{Markup, html};
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub const LIVE: &str = include_str!("live.js");
 
 /// Which link of a page leads to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tab {
+pub enum PageTab {
     /// All paths.
     Now,
     /// What is known of each host.
@@ -34,16 +34,16 @@ pub enum Tab {
 }
 
 /// Pages that every page has a link to.
-const TABS: [(Tab, &str, &str); 5] = [
-    (Tab::Now, "/", "Now"),
-    (Tab::Hosts, "/hosts", "Hosts"),
-    (Tab::Compare, "/compare", "Compare"),
-    (Tab::Alerts, "/alerts", "Alerts"),
-    (Tab::Run, "/run", "Run"),
+const TABS: [(PageTab, &str, &str); 5] = [
+    (PageTab::Now, "/", "Now"),
+    (PageTab::Hosts, "/hosts", "Hosts"),
+    (PageTab::Compare, "/compare", "Compare"),
+    (PageTab::Alerts, "/alerts", "Alerts"),
+    (PageTab::Run, "/run", "Run"),
 ];
 
 /// The links between pages; the first skips them.
-pub fn navigation(current: Tab) -> Markup {
+pub fn navigation(current: PageTab) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }
         nav.site aria-label="Pages" {
@@ -59,13 +59,13 @@ pub fn navigation(current: Tab) -> Markup {
 }
 
 /// A page: `header` follows the title, `main` is its main part.
-pub fn page(title: &str, current: Tab, header: &Markup, main: &Markup) -> Html<String> {
+pub fn page(title: &str, current: PageTab, header: &Markup, main: &Markup) -> Html<String> {
     page_in(&navigation(current), title, header, &html! { main #main { (main) } })
 }
 
 /// A page that begins with `before`, and whose main element is `main`.
 pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> Html<String> {
-    let frame = Frame { style: "/style.css", scripts: &["/live.js"], before };
+    let frame = PageFrame { style: "/style.css", scripts: &["/live.js"], before };
     let body = html! {
         (main)
         footer { p { (PROGRAM) ". All times are UTC." } }

@@ -1,13 +1,13 @@
 //! `/path/A/B`: delay, loss and verdicts of a path over time, from all there is down to a test.
 
-use crate::chart::{self, Chart, Column, share, time};
+use crate::chart::{self, Chart, ChartPeriod, share, time};
 use crate::now::{badge, described};
-use crate::page::{self, Tab, encoded};
+use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
-use crate::routes::Asked;
-use crate::times::{self, DAY, HOUR, Unit};
-use crate::verdict::Verdict;
-use jitlat_archive::{Archive, Course, Filter, Period, Stream, TestId, Verdicts, When, utc};
+use crate::routes::RouteRequest;
+use crate::times::{self, CalendarUnit, DAY, HOUR};
+use crate::verdict::TestVerdict;
+use jitlat_archive::{Archive, Filter, PoolPeriod, PooledStream, StreamPeriod, TestId, Verdicts, When, utc};
 use jitlat_core::WallTime;
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use jitlat_core::distribution::percentile::{Method, Percent};
@@ -18,34 +18,35 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// What is shown where nothing else is asked for: so long before the newest test.
-const USUAL: i64 = 7 * DAY;
+const DEFAULT_SPAN_NS: i64 = 7 * DAY;
 /// Most tests that are shown one by one.
-const MOST_TESTS: u64 = 600;
+const MAX_TESTS: u64 = 600;
 /// Most tests whose verdicts are looked at.
-const MOST_VERDICTS: u64 = 30_000;
+const MAX_VERDICTS: u64 = 30_000;
 /// Most changes and gaps in their lists, the newest of them.
-const MOST_SAID: usize = 12;
+const MAX_LISTED_CHANGES: usize = 12;
 
 /// What the delays are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShownQuantity {
     /// As measured.
     Delay,
     /// Above the smallest of their test.
     Jitter,
 }
 
-impl Shown {
-    const NAMES: [(&str, Shown); 2] = [("delay", Shown::Delay), ("jitter", Shown::Jitter)];
+impl ShownQuantity {
+    const NAMES: [(&str, ShownQuantity); 2] =
+        [("delay", ShownQuantity::Delay), ("jitter", ShownQuantity::Jitter)];
 
     fn name(self) -> &'static str {
-        Shown::NAMES.iter().find(|(_, shown)| *shown == self).map_or("delay", |(name, _)| name)
+        ShownQuantity::NAMES.iter().find(|(_, shown)| *shown == self).map_or("delay", |(name, _)| name)
     }
 
     fn of(self, pool: &Pool) -> &LogHistogram {
         match self {
-            Shown::Delay => pool.delays(),
-            Shown::Jitter => pool.variations(),
+            ShownQuantity::Delay => pool.delays(),
+            ShownQuantity::Jitter => pool.variations(),
         }
     }
 }
@@ -58,7 +59,7 @@ pub struct PathCourse {
     pub id: i64,
     /// Which packets.
     #[serde(flatten)]
-    pub stream: Stream,
+    pub stream: PooledStream,
     /// Beginning of what is shown, ns since 1970.
     pub from_ns: i64,
     /// End of it.
@@ -70,9 +71,9 @@ pub struct PathCourse {
     /// Periods that have tests, in the order of time.
     pub periods: Vec<PeriodFigures>,
     /// Where tests begin to be poor or bad, or cease to be; null if there are too many tests to look at each.
-    pub changes: Option<Vec<Change>>,
+    pub changes: Option<Vec<VerdictChange>>,
     /// Stretches without a test longer than three times the usual distance; null as above.
-    pub gaps: Option<Vec<Gap>>,
+    pub gaps: Option<Vec<TestGap>>,
 }
 
 /// Figures of all packets of a period.
@@ -102,13 +103,13 @@ pub struct PeriodFigures {
     /// 99th percentile of it.
     pub jitter_p99_ns: Option<i64>,
     /// The worst verdict of its tests; null if there are too many to look at each.
-    pub worst: Option<Verdict>,
+    pub worst: Option<TestVerdict>,
 }
 
 /// A test with which a path turned poor or bad, or ceased to be.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Change {
+pub struct VerdictChange {
     /// When the test began, ns since 1970.
     pub at_ns: i64,
     /// Whether it is poor or bad, after one that was neither.
@@ -120,7 +121,7 @@ pub struct Change {
 /// A stretch without a test.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Gap {
+pub struct TestGap {
     /// When the test before it began, ns since 1970.
     pub from_ns: i64,
     /// When the test after it began.
@@ -132,7 +133,7 @@ fn percentile(of: &LogHistogram, percent: u32) -> Option<i64> {
 }
 
 impl PeriodFigures {
-    fn new(course: &Course, end_ns: i64, worst: Option<Verdict>) -> PeriodFigures {
+    fn new(course: &StreamPeriod, end_ns: i64, worst: Option<TestVerdict>) -> PeriodFigures {
         let pool = &course.pool;
         PeriodFigures {
             start_ns: course.start_ns,
@@ -152,30 +153,30 @@ impl PeriodFigures {
 }
 
 /// What was read for a page.
-pub struct View {
+pub struct PathPage {
     pub course: PathCourse,
-    streams: Vec<(i64, Stream)>,
+    streams: Vec<(i64, PooledStream)>,
     /// Whether there are tests of the other direction.
     back: bool,
     /// Whether tests can be started from the page.
     can_run: bool,
-    shown: Shown,
-    pools: Vec<Course>,
+    shown: ShownQuantity,
+    pools: Vec<StreamPeriod>,
     /// When the first test of the stream began, and the end of the last as it is drawn.
     extent: (i64, i64),
-    last: Option<(Verdict, i64, TestId)>,
+    last: Option<(TestVerdict, i64, TestId)>,
     bad_since: Option<i64>,
 }
 
 /// Reads the path that an address names; what it may ask for is in the list of [routes](crate::routes::ROUTES), and `show`.
-pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem> {
+pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPage, Problem> {
     let (src, dst, query) = (asked.part(0), asked.part(1), &asked.query);
     let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));
-    let between = |a: &str, b: &str| -> Result<Vec<(i64, Stream)>, Problem> {
+    let between = |a: &str, b: &str| -> Result<Vec<(i64, PooledStream)>, Problem> {
         let path = format!("{a}:{b}").parse().map_err(|_| none())?;
         let filter = Filter { path: Some(path), ..Filter::default() };
         archive.streams(&filter).map_err(|e| match e {
-            jitlat_archive::Error::Usage(_) => none(),
+            jitlat_archive::ArchiveError::Usage(_) => none(),
             other => other.into(),
         })
     };
@@ -195,8 +196,8 @@ pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem>
             Problem::NotFound(format!("The path from {src} to {dst} has no stream {wanted}."))
         })?;
     let shown = match query.get("show") {
-        None => Shown::Delay,
-        Some(text) => Shown::NAMES
+        None => ShownQuantity::Delay,
+        Some(text) => ShownQuantity::NAMES
             .iter()
             .find(|(name, _)| *name == text)
             .map(|(_, shown)| *shown)
@@ -206,7 +207,8 @@ pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem>
         |name: &str| query.get(name).map(|text| When::parse(text, WallTime(now)).map(|w| w.0.0)).transpose();
     let end = end_of(archive, id, extent)?;
     let to = when("to")?.unwrap_or(end);
-    let usual = end.saturating_sub(USUAL).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
+    let usual =
+        end.saturating_sub(DEFAULT_SPAN_NS).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
     let from = when("from")?.unwrap_or(usual);
     if from >= to {
         return Err(Problem::Wrong("The end is not after the beginning.".to_owned()));
@@ -214,9 +216,9 @@ pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem>
     let tests = archive.tests_between(id, from, to)?;
     let by = period(to.min(end).saturating_sub(from.max(extent.0)), tests);
     let pools = archive.course(id, by, from, to)?;
-    let verdicts = if tests <= MOST_VERDICTS { Some(archive.verdicts(id, from, to)?) } else { None };
+    let verdicts = if tests <= MAX_VERDICTS { Some(archive.verdicts(id, from, to)?) } else { None };
     let periods = figures(&pools, verdicts.as_ref(), to);
-    let mut all = Course { start_ns: from, end_ns: to, test: None, pool: Pool::default() };
+    let mut all = StreamPeriod { start_ns: from, end_ns: to, test: None, pool: Pool::default() };
     pools.iter().for_each(|course| all.pool.merge(&course.pool));
     let worst = periods.iter().filter_map(|p| p.worst).max();
     let all = PeriodFigures::new(&all, to, worst);
@@ -233,42 +235,42 @@ pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem>
         changes: verdicts.as_ref().map(|v| v.changes().map(change).collect()),
         gaps: verdicts
             .as_ref()
-            .map(|v| v.gaps().into_iter().map(|(from_ns, to_ns)| Gap { from_ns, to_ns }).collect()),
+            .map(|v| v.gaps().into_iter().map(|(from_ns, to_ns)| TestGap { from_ns, to_ns }).collect()),
     };
     let streams = streams.into_iter().map(|(id, stream, _)| (id, stream)).collect();
     let (can_run, extent) = (asked.app.runs.is_some(), (extent.0, end));
-    Ok(View { course, streams, back, can_run, shown, pools, extent, last, bad_since })
+    Ok(PathPage { course, streams, back, can_run, shown, pools, extent, last, bad_since })
 }
 
 /// The end of a stream's last test as it is drawn: as long after it as its tests are apart, in whole seconds.
 fn end_of(archive: &Archive, id: i64, (first, last): (i64, i64)) -> Result<i64, Problem> {
-    let from = first.max(last.saturating_sub(USUAL));
+    let from = first.max(last.saturating_sub(DEFAULT_SPAN_NS));
     let tests = archive.tests_between(id, from, last.saturating_add(1))?;
     let apart = last.saturating_sub(from) / i64::try_from(tests).unwrap_or(i64::MAX).saturating_sub(1).max(1);
     let end = last.saturating_add(apart.min(DAY)).div_euclid(times::SECOND);
     Ok(end.saturating_add(1).saturating_mul(times::SECOND))
 }
 
-fn change((at_ns, bad, test): (i64, bool, TestId)) -> Change {
-    Change { at_ns, bad, test: test.to_string() }
+fn change((at_ns, bad, test): (i64, bool, TestId)) -> VerdictChange {
+    VerdictChange { at_ns, bad, test: test.to_string() }
 }
 
 /// The length of what is pooled in a view.
-fn period(span: i64, tests: u64) -> Period {
+fn period(span: i64, tests: u64) -> PoolPeriod {
     match span {
-        _ if span <= HOUR || (tests <= MOST_TESTS && span <= 8 * DAY) => Period::Test,
-        _ if span <= 8 * DAY => Period::Hour,
-        _ if span <= 800 * DAY => Period::Day,
-        _ => Period::Month,
+        _ if span <= HOUR || (tests <= MAX_TESTS && span <= 8 * DAY) => PoolPeriod::Test,
+        _ if span <= 8 * DAY => PoolPeriod::Hour,
+        _ if span <= 800 * DAY => PoolPeriod::Day,
+        _ => PoolPeriod::Month,
     }
 }
 
-fn name(period: Period) -> &'static str {
-    Period::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
+fn name(period: PoolPeriod) -> &'static str {
+    PoolPeriod::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
 }
 
 /// The verdict of the newest test, and since when tests in a row are bad, as far as a month before it tells.
-type NewestVerdict = (Option<(Verdict, i64, TestId)>, Option<i64>);
+type NewestVerdict = (Option<(TestVerdict, i64, TestId)>, Option<i64>);
 
 fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict, Problem> {
     let mut since = None;
@@ -277,8 +279,8 @@ fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict
     for back in [HOUR, DAY, 7 * DAY, 31 * DAY] {
         let from = last.saturating_sub(back);
         let verdicts = archive.verdicts(id, from, last.saturating_add(1))?;
-        newest = verdicts.tests.last().map(|(at, severity, test)| (Verdict::named(severity), *at, *test));
-        let bad = |severity: &str| Verdict::named(severity).is_bad();
+        newest = verdicts.tests.last().map(|(at, severity, test)| (TestVerdict::named(severity), *at, *test));
+        let bad = |severity: &str| TestVerdict::named(severity).is_bad();
         let row = verdicts.tests.iter().rev().take_while(|(_, severity, _)| bad(severity)).count();
         since = row.checked_sub(1).and_then(|k| verdicts.tests.iter().rev().nth(k)).map(|(at, _, _)| *at);
         if row < verdicts.tests.len() {
@@ -289,11 +291,11 @@ fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict
 }
 
 /// Figures of each period, with the worst verdict of its tests.
-fn figures(pools: &[Course], verdicts: Option<&Verdicts>, end: i64) -> Vec<PeriodFigures> {
+fn figures(pools: &[StreamPeriod], verdicts: Option<&Verdicts>, end: i64) -> Vec<PeriodFigures> {
     let worst = |from: i64, to: i64| {
         let tests = &verdicts?.tests;
         let first = tests.partition_point(|(at, _, _)| *at < from);
-        tests[first..].iter().take_while(|(at, _, _)| *at < to).map(|(_, s, _)| Verdict::named(s)).max()
+        tests[first..].iter().take_while(|(at, _, _)| *at < to).map(|(_, s, _)| TestVerdict::named(s)).max()
     };
     let usual = verdicts.and_then(Verdicts::usual_distance);
     let figures = pools.iter().enumerate().map(|(k, course)| {
@@ -306,7 +308,7 @@ fn figures(pools: &[Course], verdicts: Option<&Verdicts>, end: i64) -> Vec<Perio
         let verdict = match course.test {
             Some(test) => verdicts.and_then(|v| {
                 let found = v.tests.binary_search_by_key(&(course.start_ns, test), |t| (t.0, t.2)).ok()?;
-                Some(Verdict::named(&v.tests[found].1))
+                Some(TestVerdict::named(&v.tests[found].1))
             }),
             None => worst(course.start_ns, course.end_ns),
         };
@@ -316,20 +318,20 @@ fn figures(pools: &[Course], verdicts: Option<&Verdicts>, end: i64) -> Vec<Perio
 }
 
 /// The page.
-pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, asked, times::now())?))
 }
 
-impl View {
+impl PathPage {
     /// The address of another part of it.
     fn address(&self, from: i64, to: i64) -> String {
         self.with(self.course.id, self.shown, Some((from, to)))
     }
 
-    fn with(&self, id: i64, shown: Shown, span: Option<(i64, i64)>) -> String {
-        let Stream { src, dst, .. } = &self.course.stream;
+    fn with(&self, id: i64, shown: ShownQuantity, span: Option<(i64, i64)>) -> String {
+        let PooledStream { src, dst, .. } = &self.course.stream;
         let mut text = format!("/path/{}/{}?stream={id}", encoded(src), encoded(dst));
-        if shown != Shown::Delay {
+        if shown != ShownQuantity::Delay {
             let _ = write!(text, "&show={}", shown.name());
         }
         if let Some((from, to)) = span {
@@ -362,7 +364,7 @@ impl View {
     }
 }
 
-fn write(view: &View) -> String {
+fn write(view: &PathPage) -> String {
     let PathCourse { stream, .. } = &view.course;
     let arrow = if stream.direction == "both" { "⇄" } else { "→" };
     let title = format!("{} {arrow} {}", stream.src, stream.dst);
@@ -377,7 +379,7 @@ fn write(view: &View) -> String {
             (table(view))
         }
     };
-    page::page(&title, Tab::None, &html! { p.what { (described(stream)) } }, &main).0
+    page::page(&title, PageTab::None, &html! { p.what { (described(stream)) } }, &main).0
 }
 
 /// A link in a list; `current`: it leads to what is shown.
@@ -386,8 +388,8 @@ fn link(address: &str, current: bool, text: &str) -> Markup {
 }
 
 /// Links to the other direction, and to other packets of the same.
-fn others(view: &View) -> Markup {
-    let Stream { src, dst, .. } = &view.course.stream;
+fn others(view: &PathPage) -> Markup {
+    let PooledStream { src, dst, .. } = &view.course.stream;
     let several = view.streams.iter().filter(|_| view.streams.len() > 1);
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let before = times::address(from.saturating_sub(to.saturating_sub(from)));
@@ -400,7 +402,7 @@ fn others(view: &View) -> Markup {
             @for (id, stream) in several {
                 (link(&view.with(*id, view.shown, None), *id == view.course.id, &described(stream)))
             }
-            @for (name, shown) in Shown::NAMES {
+            @for (name, shown) in ShownQuantity::NAMES {
                 (link(&view.with(view.course.id, shown, view.here()), shown == view.shown, name))
             }
             (link(&compare, false, "Compare with the time before"))
@@ -410,11 +412,11 @@ fn others(view: &View) -> Markup {
 }
 
 /// The newest verdict, and since when it is bad.
-fn state(view: &View) -> Markup {
+fn state(view: &PathPage) -> Markup {
     let Some((verdict, at, test)) = view.last else { return Markup::default() };
     let class = if verdict.is_bad() {
         verdict.word()
-    } else if verdict == Verdict::Good {
+    } else if verdict == TestVerdict::Good {
         "good"
     } else {
         "note"
@@ -435,12 +437,12 @@ fn sentence(text: &str) -> String {
 }
 
 /// Links to longer and shorter times, before and after.
-fn steps(view: &View) -> Markup {
+fn steps(view: &PathPage) -> Markup {
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let (first, after_all) = view.extent;
     let length = to.saturating_sub(from);
     let mut links = vec![("all".to_owned(), first, after_all)];
-    let around = Unit::ALL.map(|unit| (unit, unit.around(from.max(first))));
+    let around = CalendarUnit::ALL.map(|unit| (unit, unit.around(from.max(first))));
     let longer = around.into_iter().filter(|(_, (start, end))| end.saturating_sub(*start) >= length);
     links.extend(longer.map(|(unit, (start, end))| (unit.name(start), start, end)));
     links.push(("earlier".to_owned(), from.saturating_sub(length), from));
@@ -461,19 +463,19 @@ fn steps(view: &View) -> Markup {
     }
 }
 
-fn drawing(view: &View) -> Markup {
+fn drawing(view: &PathPage) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {
         return html! { p.headline.note { "There is no test in this time." } };
     }
-    let column = |(period, pool): (&PeriodFigures, &Course)| {
+    let column = |(period, pool): (&PeriodFigures, &StreamPeriod)| {
         let delays = view.shown.of(&pool.pool);
-        Column {
+        ChartPeriod {
             span: (period.start_ns, period.end_ns),
             delays: delays.counted().collect(),
             percentiles: match view.shown {
-                Shown::Delay => period.delay_median_ns.zip(period.delay_p99_ns),
-                Shown::Jitter => period.jitter_median_ns.zip(period.jitter_p99_ns),
+                ShownQuantity::Delay => period.delay_median_ns.zip(period.delay_p99_ns),
+                ShownQuantity::Jitter => period.jitter_median_ns.zip(period.jitter_p99_ns),
             },
             loss: period.loss,
             verdict: period.worst,
@@ -481,12 +483,12 @@ fn drawing(view: &View) -> Markup {
             about: about(view, period),
         }
     };
-    let columns: Vec<Column> = course.periods.iter().zip(&view.pools).map(column).collect();
+    let columns: Vec<ChartPeriod> = course.periods.iter().zip(&view.pools).map(column).collect();
     let two_way = course.stream.direction == "both";
     let quantity = match (view.shown, two_way) {
-        (Shown::Jitter, _) => "above the smallest of each test",
-        (Shown::Delay, true) => "round trip",
-        (Shown::Delay, false) => "one-way delay, as measured",
+        (ShownQuantity::Jitter, _) => "above the smallest of each test",
+        (ShownQuantity::Delay, true) => "round trip",
+        (ShownQuantity::Delay, false) => "one-way delay, as measured",
     };
     let gaps: Vec<_> = course.gaps.iter().flatten().map(|gap| (gap.from_ns, gap.to_ns)).collect();
     let changes: Vec<_> = course.changes.iter().flatten().map(|change| (change.at_ns, change.bad)).collect();
@@ -505,7 +507,7 @@ fn drawing(view: &View) -> Markup {
                     li { "height of the verdict: low is good, high is bad" }
                 }
                 @if is_logarithmic { "The scale of delays is logarithmic. " }
-                @if !two_way && view.shown == Shown::Delay {
+                @if !two_way && view.shown == ShownQuantity::Delay {
                     "Delays from one host to another contain the difference of their clocks: their changes are sure, their \
                      height may not be. "
                 }
@@ -515,12 +517,12 @@ fn drawing(view: &View) -> Markup {
     }
 }
 
-fn about(view: &View, period: &PeriodFigures) -> String {
+fn about(view: &PathPage, period: &PeriodFigures) -> String {
     let (median, p99) = match view.shown {
-        Shown::Delay => (period.delay_median_ns, period.delay_p99_ns),
-        Shown::Jitter => (period.jitter_median_ns, period.jitter_p99_ns),
+        ShownQuantity::Delay => (period.delay_median_ns, period.delay_p99_ns),
+        ShownQuantity::Jitter => (period.jitter_median_ns, period.jitter_p99_ns),
     };
-    let verdict = period.worst.map_or("", Verdict::word);
+    let verdict = period.worst.map_or("", TestVerdict::word);
     let worst = if period.tests > 1 { "worst " } else { "" };
     let (tests, loss) = (period.tests, share(period.loss));
     let name = view.name(period);
@@ -532,7 +534,7 @@ fn about(view: &View, period: &PeriodFigures) -> String {
 }
 
 /// Figures of everything shown together.
-fn summary(view: &View) -> Markup {
+fn summary(view: &PathPage) -> Markup {
     let all = &view.course.all;
     let rows = [
         ("tests", all.tests.to_string()),
@@ -551,7 +553,7 @@ fn summary(view: &View) -> Markup {
 }
 
 /// When it became bad or ceased to be, and when there were no tests.
-fn changes(view: &View) -> Markup {
+fn changes(view: &PathPage) -> Markup {
     let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
         return html! {
             p { "These are too many tests to look at each verdict: choose a shorter time to see what changed when." }
@@ -570,14 +572,14 @@ fn changes(view: &View) -> Markup {
     html! {
         @if !all.is_empty() {
             h2 { "What changed" }
-            ul { @for (_, text) in all.iter().take(MOST_SAID) { li { (text) } } }
+            ul { @for (_, text) in all.iter().take(MAX_LISTED_CHANGES) { li { (text) } } }
         }
-        @if all.len() > MOST_SAID { p { (all.len() - MOST_SAID) " more before them." } }
+        @if all.len() > MAX_LISTED_CHANGES { p { (all.len() - MAX_LISTED_CHANGES) " more before them." } }
     }
 }
 
 /// Every period with its figures and its link, newest first.
-fn table(view: &View) -> Markup {
+fn table(view: &PathPage) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {
         return Markup::default();
@@ -618,13 +620,13 @@ mod tests {
     #[test]
     fn what_is_pooled_depends_on_how_long_is_shown() {
         for (span, tests, by) in [
-            (HOUR, 10_000, Period::Test),
-            (DAY, 288, Period::Test),
-            (DAY, 8640, Period::Hour),
-            (7 * DAY, 2016, Period::Hour),
-            (31 * DAY, 10, Period::Day),
-            (366 * DAY, 100_000, Period::Day),
-            (3000 * DAY, 100_000, Period::Month),
+            (HOUR, 10_000, PoolPeriod::Test),
+            (DAY, 288, PoolPeriod::Test),
+            (DAY, 8640, PoolPeriod::Hour),
+            (7 * DAY, 2016, PoolPeriod::Hour),
+            (31 * DAY, 10, PoolPeriod::Day),
+            (366 * DAY, 100_000, PoolPeriod::Day),
+            (3000 * DAY, 100_000, PoolPeriod::Month),
         ] {
             assert_eq!(period(span, tests), by, "{span}, {tests}");
         }

@@ -1,10 +1,10 @@
 //! [`Problem`]: why there is no answer, as a page or as JSON.
 
-use crate::page::{self, Tab};
-use crate::run::Refusal;
+use crate::page::{self, PageTab};
+use crate::run::RunRefusal;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use jitlat_archive::Error;
+use jitlat_archive::ArchiveError;
 use maud::{Markup, html};
 
 /// Why there is no answer.
@@ -23,24 +23,24 @@ pub enum Problem {
     /// The client may not ask for it, or another page made it ask.
     NotAllowed(String),
     /// A test is not made: what is wrong with what was asked for, or that there is no room for it.
-    Refused(Refusal),
+    Refused(RunRefusal),
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Problem {
+impl From<RunRefusal> for Problem {
+    fn from(refusal: RunRefusal) -> Problem {
         Problem::Refused(refusal)
     }
 }
 
-impl From<Error> for Problem {
-    fn from(e: Error) -> Problem {
+impl From<ArchiveError> for Problem {
+    fn from(e: ArchiveError) -> Problem {
         match e {
-            Error::NoSuchTest { .. } => Problem::NotFound("The archive has no such test.".to_owned()),
-            Error::Ambiguous { count, .. } => Problem::Wrong(format!(
+            ArchiveError::NoSuchTest { .. } => Problem::NotFound("The archive has no such test.".to_owned()),
+            ArchiveError::Ambiguous { count, .. } => Problem::Wrong(format!(
                 "{count} tests begin with these digits, or have this name: write more digits."
             )),
-            Error::Usage(text) => Problem::Wrong(format!("{text}.")),
-            Error::Busy { .. } => Problem::Busy,
+            ArchiveError::Usage(text) => Problem::Wrong(format!("{text}.")),
+            ArchiveError::Busy { .. } => Problem::Busy,
             other => Problem::Failed(format!("{other}.")),
         }
     }
@@ -68,8 +68,8 @@ impl Problem {
             Problem::NotAllowed(text) => (StatusCode::FORBIDDEN, "Refused", text),
             Problem::Refused(refusal) => {
                 let status = match refusal {
-                    Refusal::Wish(..) => StatusCode::BAD_REQUEST,
-                    Refusal::Busy(_) => StatusCode::CONFLICT,
+                    RunRefusal::Wish(..) => StatusCode::BAD_REQUEST,
+                    RunRefusal::Busy(_) => StatusCode::CONFLICT,
                 };
                 (status, "The test is not made", refusal.why())
             }
@@ -80,7 +80,7 @@ impl Problem {
     pub fn json(&self) -> Response {
         let (status, title, text) = self.said();
         let mut body = serde_json::json!({ "error": title, "detail": text });
-        if let Problem::Refused(Refusal::Wish(field, _)) = self
+        if let Problem::Refused(RunRefusal::Wish(field, _)) = self
             && !field.is_empty()
         {
             body["field"] = field.as_str().into();
@@ -97,7 +97,7 @@ impl IntoResponse for Problem {
             tracing::warn!("page: {text}");
         }
         let main = html! { p { (text) } p { a href="/" { "All paths" } } };
-        let page = page::page(title, Tab::None, &Markup::default(), &main);
+        let page = page::page(title, PageTab::None, &Markup::default(), &main);
         (status, page).into_response()
     }
 }

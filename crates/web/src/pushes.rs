@@ -1,7 +1,7 @@
 //! What is pushed to collectors, and what others push to this archive: tables of `/hosts`.
 
 use crate::times;
-use jitlat_archive::{Collected, Pushed};
+use jitlat_archive::{CollectedHost, Pushed};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 
@@ -11,7 +11,7 @@ fn ago(at_ns: Option<i64>, now: i64) -> String {
 }
 
 /// The tables; empty where nobody pushes.
-pub fn tables(pushes: &[Pushed], collected: &[Collected], now: i64) -> Markup {
+pub fn tables(pushes: &[Pushed], collected: &[CollectedHost], now: i64) -> Markup {
     html! {
         @if !pushes.is_empty() {
             h2 #pushes { "Pushed from here" }
@@ -54,7 +54,7 @@ fn pushed_rows(pushes: &[Pushed], now: i64) -> Markup {
     }
 }
 
-fn collected_rows(collected: &[Collected], now: i64) -> Markup {
+fn collected_rows(collected: &[CollectedHost], now: i64) -> Markup {
     let columns =
         ["host", "last push", "stored", "refused", "last heard of", "waiting then", "dropped there"];
     html! {

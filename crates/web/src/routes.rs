@@ -1,7 +1,7 @@
 //! [`ROUTES`]: every page and every document that is made from the archive.
 
 use crate::app::App;
-use crate::change::Role;
+use crate::change::UserRole;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::{alerts, api, compare, events, hosts, now, path, run, test};
@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 /// What an address asks for.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RouteRequest {
     pub app: Arc<App>,
     /// What who asks may do.
-    pub role: Role,
+    pub role: UserRole,
     /// The variable parts of its path.
     parts: Vec<String>,
     pub query: Query,
 }
 
-impl Asked {
+impl RouteRequest {
     /// An address without variable parts.
-    pub fn of(app: &Arc<App>, role: Role) -> Asked {
-        Asked { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
+    pub fn of(app: &Arc<App>, role: UserRole) -> RouteRequest {
+        RouteRequest { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
     }
 
     /// A variable part of its path, from 0.
@@ -36,15 +36,15 @@ impl Asked {
 }
 
 /// Makes an answer from the archive: text of HTML or JSON.
-type Answer = fn(&Archive, &Asked) -> Result<String, Problem>;
+type AnswerFn = fn(&Archive, &RouteRequest) -> Result<String, Problem>;
 
 /// What an address answers with.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum RouteKind {
     /// A page, for people.
-    Page(Answer),
+    Page(AnswerFn),
     /// The same as JSON, for programs.
-    Json(Answer),
+    Json(AnswerFn),
     /// Server-sent events.
     Events(Handler),
     /// A page with a form that changes something.
@@ -65,7 +65,7 @@ type Handler = fn() -> MethodRouter<Arc<App>>;
 pub struct Route {
     /// Its path, with names for variable parts.
     pub path: &'static str,
-    pub kind: Kind,
+    pub kind: RouteKind,
     /// What it answers, for programs; empty of pages.
     pub about: &'static str,
     /// What may stand after the question mark, and what it says.
@@ -76,8 +76,8 @@ const FROM: (&str, &str) =
     ("from", "Beginning: a date, a time as in 2026-11-23T10:00:00Z, or how long ago as in 36h.");
 const TO: (&str, &str) = ("to", "End, written as from.");
 
-const fn page(path: &'static str, answer: Answer) -> Route {
-    Route { path, kind: Kind::Page(answer), about: "", parameters: &[] }
+const fn page(path: &'static str, answer: AnswerFn) -> Route {
+    Route { path, kind: RouteKind::Page(answer), about: "", parameters: &[] }
 }
 
 /// Every address of pages and documents.
@@ -88,30 +88,30 @@ pub const ROUTES: &[Route] = &[
     page("/hosts", hosts::page),
     page("/compare", compare::page),
     page("/alerts", alerts::page),
-    Route { path: "/run", kind: Kind::Form(run::form::asking), about: "", parameters: &[] },
-    Route { path: "/run/{id}", kind: Kind::Form(run::page::watching), about: "", parameters: &[] },
-    Route { path: "/run/{id}/stop", kind: Kind::Form(run::form::stopping), about: "", parameters: &[] },
+    Route { path: "/run", kind: RouteKind::Form(run::form::asking), about: "", parameters: &[] },
+    Route { path: "/run/{id}", kind: RouteKind::Form(run::page::watching), about: "", parameters: &[] },
+    Route { path: "/run/{id}/stop", kind: RouteKind::Form(run::form::stopping), about: "", parameters: &[] },
     Route {
         path: "/api/v1/now",
-        kind: Kind::Json(api::now),
+        kind: RouteKind::Json(api::now),
         about: "Of every stream of tests the newest: what is bad since when, and what is silent.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/path/{src}/{dst}",
-        kind: Kind::Json(api::path),
+        kind: RouteKind::Json(api::path),
         about: "A path over time, from its sender to its receiver, by addresses or names.",
         parameters: &[FROM, TO, ("stream", "The number of the stream; that with the newest test otherwise.")],
     },
     Route {
         path: "/api/v1/hosts",
-        kind: Kind::Json(api::hosts),
+        kind: RouteKind::Json(api::hosts),
         about: "What is known of each host, and what became of the slots of the monitor that serves this.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/compare",
-        kind: Kind::Json(api::compare),
+        kind: RouteKind::Json(api::compare),
         about: "Figures of all packets of two periods of a path, or of two paths.",
         parameters: &[
             ("src", "The sender of the first path."),
@@ -132,43 +132,43 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/alerts",
-        kind: Kind::Json(api::alerts),
+        kind: RouteKind::Json(api::alerts),
         about: "Alerts that fire, then those that were resolved, the newest first.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/events",
-        kind: Kind::Events(|| get(events::events)),
+        kind: RouteKind::Events(|| get(events::events)),
         about: "Server-sent events: `tests`, with how many the archive has, whenever one entered it.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs",
-        kind: Kind::Json(api::runs),
+        kind: RouteKind::Json(api::runs),
         about: "Running tests: what may be asked for, how much of it, and the tests that were started. Not found where it is off.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs",
-        kind: Kind::Order(run::api::starting),
+        kind: RouteKind::Order(run::api::starting),
         about: "Starts a test, at once or in the next gap of the monitor's timetable; takes the token for running tests.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}",
-        kind: Kind::Json(api::run),
+        kind: RouteKind::Json(api::run),
         about: "A test that was started: how far it is, the answer so far, and in the end its tests in the archive.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}/events",
-        kind: Kind::Events(run::api::following),
+        kind: RouteKind::Events(run::api::following),
         about: "Server-sent events: `run`, the same once a second until it is over.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}/stop",
-        kind: Kind::Order(run::api::stopping),
+        kind: RouteKind::Order(run::api::stopping),
         about: "Asks a test to end and keep what it has; a second time also to drop what the far host still has.",
         parameters: &[],
     },
@@ -178,22 +178,26 @@ impl Route {
     /// What answers it.
     pub fn handler(&self) -> MethodRouter<Arc<App>> {
         match self.kind {
-            Kind::Events(handler) | Kind::Form(handler) | Kind::Order(handler) => handler(),
-            Kind::Page(answer) => reading(answer, false),
-            Kind::Json(answer) => reading(answer, true),
+            RouteKind::Events(handler) | RouteKind::Form(handler) | RouteKind::Order(handler) => handler(),
+            RouteKind::Page(answer) => reading(answer, false),
+            RouteKind::Json(answer) => reading(answer, true),
         }
     }
 }
 
-fn reading(answer: Answer, is_json: bool) -> MethodRouter<Arc<App>> {
+fn reading(answer: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               Extension(role),
               parts: RawPathParams,
               RawQuery(query): RawQuery| async move {
             let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
-            let asked =
-                Asked { app: app.clone(), role, parts, query: Query::parse(&query.unwrap_or_default()) };
+            let asked = RouteRequest {
+                app: app.clone(),
+                role,
+                parts,
+                query: Query::parse(&query.unwrap_or_default()),
+            };
             let made = app.read(move |archive| answer(archive, &asked)).await;
             respond(made, is_json)
         },

@@ -1,10 +1,10 @@
 //! [`Web`]: accepts connections, each within its limits.
 
-use crate::access::Access;
+use crate::access::ReadAccess;
 use crate::app::{App, router};
-use crate::limits::{MOST_HEADER_BYTES, MOST_HEADERS, Patient, Slots};
+use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
 use crate::run::Starters;
-use crate::{Error, Settings, events};
+use crate::{Settings, WebError, events};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,24 +32,24 @@ pub struct Web {
 }
 
 /// Time after a failure to accept a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Web {
     /// Opens the archive, and listens.
     ///
     /// # Errors
-    /// [`Error`], as where other hosts could connect and nothing says who may.
-    pub fn bind(settings: &Settings) -> Result<Web, Error> {
+    /// [`WebError`], as where other hosts could connect and nothing says who may.
+    pub fn bind(settings: &Settings) -> Result<Web, WebError> {
         let address = settings.listen;
-        if !address.ip().is_loopback() && matches!(settings.access, Access::Local) {
-            return Err(Error::Open(address));
+        if !address.ip().is_loopback() && matches!(settings.access, ReadAccess::Local) {
+            return Err(WebError::Open(address));
         }
         let for_all = settings.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Local));
-        if for_all && !matches!(settings.access, Access::Local) {
-            return Err(Error::OpenRuns);
+        if for_all && !matches!(settings.access, ReadAccess::Local) {
+            return Err(WebError::OpenRuns);
         }
         let app = App::new(settings)?;
-        let failed = |source| Error::Listen { address, source };
+        let failed = |source| WebError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -64,8 +64,8 @@ impl Web {
     /// Answers requests until `stop` can be read, or its other end is closed.
     ///
     /// # Errors
-    /// [`Error::Runtime`].
-    pub fn run(self, stop: impl AsFd) -> Result<(), Error> {
+    /// [`WebError::Runtime`].
+    pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, listener, .. } = self;
         let app = Arc::new(app);
         // One thread waits; those that read the archive are a few, and one more asks it what is new, another
@@ -76,13 +76,13 @@ impl Web {
             .max_blocking_threads(app.limits.readers + 2)
             .thread_name("web")
             .build()
-            .map_err(Error::Runtime)?;
+            .map_err(WebError::Runtime)?;
         let ended: Result<(), std::io::Error> = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let watching = tokio::spawn(events::watch(app.clone()));
             let stop = stop.as_fd().try_clone_to_owned()?;
             let stop = readable(stop)?;
-            let (router, slots) = (router(app.clone()), Slots::default());
+            let (router, slots) = (router(app.clone()), ConnectionSlots::default());
             let mut stopped = pin!(stop.readable());
             while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
                 Poll::Ready(_) => Poll::Ready(None),
@@ -94,7 +94,7 @@ impl Web {
                     // Too many open files, for example: later there may be fewer.
                     Err(e) => {
                         debug!("page: accepting a connection: {e}");
-                        let _ = timeout(PAUSE, stop.readable()).await;
+                        let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                     }
                     Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
@@ -113,7 +113,7 @@ impl Web {
             Ok(())
         });
         runtime.shutdown_timeout(Duration::from_secs(1));
-        ended.map_err(Error::Runtime)
+        ended.map_err(WebError::Runtime)
     }
 }
 
@@ -127,12 +127,12 @@ pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
 }
 
 async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
-    let io = TokioIo::new(Patient::new(stream, app.limits.stalled));
+    let io = TokioIo::new(TimeoutConnection::new(stream, app.limits.stalled));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(app.limits.headers)
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(MOST_HEADER_BYTES)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(io, TowerToHyperService::new(router))
         .await;
     if let Err(e) = served {

@@ -1,16 +1,16 @@
 //! `/test/ID`: the report of a test, from its packets.
 
-use crate::page::{self, PROGRAM, Tab, encoded};
+use crate::page::{self, PROGRAM, PageTab, encoded};
 use crate::problem::Problem;
-use crate::routes::Asked;
-use jitlat_archive::{Archive, Listed, TestId};
+use crate::routes::RouteRequest;
+use jitlat_archive::{Archive, ListedTest, TestId};
 use jitlat_core::Analyzer;
 use jitlat_report::figure::Trace;
-use jitlat_report::html::{self, Frame, Part, Report};
+use jitlat_report::html::{self, HtmlReport, PageFrame, ReportPart};
 use maud::{Markup, html as markup};
 
 /// The page.
-pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let id = archive.find(asked.part(0))?;
     let listed = archive.listed(id)?;
     if !listed.has_packets {
@@ -24,7 +24,7 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
 }
 
 /// The report, within the links of this server.
-fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Problem> {
+fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, Problem> {
     let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
     let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
@@ -40,8 +40,8 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Prob
     let (mut summary, samples) = analyzer.finish_with_samples(&session);
     reader.reading().add_to(&mut summary);
     let trace = Trace::of(&session, &samples);
-    let part = Part { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) };
-    let report = Report {
+    let part = ReportPart { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) };
+    let report = HtmlReport {
         section: None,
         parts: &[part],
         corrected: false,
@@ -49,14 +49,14 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Prob
         program: PROGRAM,
         written: None,
     };
-    let before = markup! { (page::navigation(Tab::None)) (way_back(listed)) };
-    let frame = Frame { style: "/style.css", scripts: &["/report.js"], before: &before };
+    let before = markup! { (page::navigation(PageTab::None)) (way_back(listed)) };
+    let frame = PageFrame { style: "/style.css", scripts: &["/report.js"], before: &before };
     Ok(html::page_in(&report, &frame))
 }
 
 /// The link to the path at the time of the test.
-fn way_back(listed: &Listed) -> Markup {
-    let (from, to) = crate::times::Unit::Day.around(listed.started_ns);
+fn way_back(listed: &ListedTest) -> Markup {
+    let (from, to) = crate::times::CalendarUnit::Day.around(listed.started_ns);
     let address = format!(
         "/path/{}/{}?from={}&to={}",
         encoded(&listed.src),
@@ -72,7 +72,7 @@ fn way_back(listed: &Listed) -> Markup {
 }
 
 /// A test without packets: what the catalogue has of it.
-fn without(listed: &Listed, why: &str) -> String {
+fn without(listed: &ListedTest, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
     let header =
         markup! { p.what { (jitlat_archive::utc(listed.started_ns)) ", " (listed.packets) " packets" } };
@@ -81,5 +81,5 @@ fn without(listed: &Listed, why: &str) -> String {
         p.headline.note { (listed.severity) ": " (listed.headline) }
         p { (why) }
     };
-    page::page(&title, Tab::None, &header, &main).0
+    page::page(&title, PageTab::None, &header, &main).0
 }

@@ -40,16 +40,17 @@ pub fn length(ns: i64) -> String {
 
 /// A part of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unit {
+pub enum CalendarUnit {
     Hour,
     Day,
     Month,
     Year,
 }
 
-impl Unit {
+impl CalendarUnit {
     /// Longest first.
-    pub const ALL: [Unit; 4] = [Unit::Year, Unit::Month, Unit::Day, Unit::Hour];
+    pub const ALL: [CalendarUnit; 4] =
+        [CalendarUnit::Year, CalendarUnit::Month, CalendarUnit::Day, CalendarUnit::Hour];
 
     /// The one that `at` lies in: its beginning and its end.
     pub fn around(self, at: i64) -> (i64, i64) {
@@ -60,12 +61,16 @@ impl Unit {
         let date = Timestamp::from_nanosecond(at.into()).unwrap_or_default().to_zoned(TimeZone::UTC).date();
         let between = |first: Date, next: Option<Date>| Some((start(first)?, start(next?)?));
         match self {
-            Unit::Hour => whole(HOUR),
-            Unit::Day => whole(DAY),
-            Unit::Month => between(date.first_of_month(), date.first_of_month().checked_add(1.month()).ok())
-                .unwrap_or((at, i64::MAX)),
-            Unit::Year => between(date.first_of_year(), date.first_of_year().checked_add(1.year()).ok())
-                .unwrap_or((at, i64::MAX)),
+            CalendarUnit::Hour => whole(HOUR),
+            CalendarUnit::Day => whole(DAY),
+            CalendarUnit::Month => {
+                between(date.first_of_month(), date.first_of_month().checked_add(1.month()).ok())
+                    .unwrap_or((at, i64::MAX))
+            }
+            CalendarUnit::Year => {
+                between(date.first_of_year(), date.first_of_year().checked_add(1.year()).ok())
+                    .unwrap_or((at, i64::MAX))
+            }
         }
     }
 
@@ -73,10 +78,10 @@ impl Unit {
     pub fn name(self, at: i64) -> String {
         let text = utc(at);
         match self {
-            Unit::Hour => text.chars().skip(11).take(5).collect(),
-            Unit::Day => text.chars().take(10).collect(),
-            Unit::Month => text.chars().take(7).collect(),
-            Unit::Year => text.chars().take(4).collect(),
+            CalendarUnit::Hour => text.chars().skip(11).take(5).collect(),
+            CalendarUnit::Day => text.chars().take(10).collect(),
+            CalendarUnit::Month => text.chars().take(7).collect(),
+            CalendarUnit::Year => text.chars().take(4).collect(),
         }
     }
 }
@@ -122,7 +127,7 @@ pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
         }
         return all;
     }
-    let unit = if span / (30 * DAY) <= most { Unit::Month } else { Unit::Year };
+    let unit = if span / (30 * DAY) <= most { CalendarUnit::Month } else { CalendarUnit::Year };
     let mut all = Vec::new();
     let mut at = unit.around(from).1;
     while at < to && all.len() < 1000 {
@@ -142,10 +147,10 @@ mod tests {
 
     #[test]
     fn periods_are_those_of_the_calendar() {
-        let of = |unit: Unit| (address(unit.around(AT).0), unit.name(AT));
-        assert_eq!(of(Unit::Hour), ("2025-11-23T12:00:00Z".into(), "12:13".into()));
-        assert_eq!(of(Unit::Month), ("2025-11-01T00:00:00Z".into(), "2025-11".into()));
-        assert_eq!(Unit::Year.name(Unit::Year.around(AT).1), "2026");
+        let of = |unit: CalendarUnit| (address(unit.around(AT).0), unit.name(AT));
+        assert_eq!(of(CalendarUnit::Hour), ("2025-11-23T12:00:00Z".into(), "12:13".into()));
+        assert_eq!(of(CalendarUnit::Month), ("2025-11-01T00:00:00Z".into(), "2025-11".into()));
+        assert_eq!(CalendarUnit::Year.name(CalendarUnit::Year.around(AT).1), "2026");
         assert_eq!(address_after(AT + 1), "2025-11-23T12:13:21Z");
         assert_eq!(address_after(AT), address(AT));
     }

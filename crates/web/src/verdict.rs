@@ -1,4 +1,4 @@
-//! [`Verdict`]: how good a test was, as a word, a sign and a class of the style sheet.
+//! [`TestVerdict`]: how good a test was, as a word, a sign and a class of the style sheet.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum TestVerdict {
     /// The sample does not show it.
     Unknown,
     /// Nobody will notice anything.
@@ -19,40 +19,40 @@ pub enum Verdict {
     Bad,
 }
 
-impl Verdict {
+impl TestVerdict {
     /// All of them.
-    pub const ALL: [Verdict; 5] =
-        [Verdict::Good, Verdict::Fair, Verdict::Poor, Verdict::Bad, Verdict::Unknown];
+    pub const ALL: [TestVerdict; 5] =
+        [TestVerdict::Good, TestVerdict::Fair, TestVerdict::Poor, TestVerdict::Bad, TestVerdict::Unknown];
 
     /// As the archive has it.
-    pub fn named(text: &str) -> Verdict {
-        Verdict::ALL.into_iter().find(|v| v.word() == text).unwrap_or(Verdict::Unknown)
+    pub fn named(text: &str) -> TestVerdict {
+        TestVerdict::ALL.into_iter().find(|v| v.word() == text).unwrap_or(TestVerdict::Unknown)
     }
 
     /// In a word; also its class.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Unknown => "unknown",
-            Verdict::Good => "good",
-            Verdict::Fair => "fair",
-            Verdict::Poor => "poor",
-            Verdict::Bad => "bad",
+            TestVerdict::Unknown => "unknown",
+            TestVerdict::Good => "good",
+            TestVerdict::Fair => "fair",
+            TestVerdict::Poor => "poor",
+            TestVerdict::Bad => "bad",
         }
     }
 
     /// A sign that differs without its colour.
     pub fn sign(self) -> &'static str {
         match self {
-            Verdict::Unknown => "?",
-            Verdict::Good => "✓",
-            Verdict::Fair => "~",
-            Verdict::Poor => "!",
-            Verdict::Bad => "✗",
+            TestVerdict::Unknown => "?",
+            TestVerdict::Good => "✓",
+            TestVerdict::Fair => "~",
+            TestVerdict::Poor => "!",
+            TestVerdict::Bad => "✗",
         }
     }
 
     /// Whether somebody should look at it.
     pub fn is_bad(self) -> bool {
-        self >= Verdict::Poor
+        self >= TestVerdict::Poor
     }
 }

@@ -1,10 +1,10 @@
 //! [`COLUMNS`]: the columns of packets, in one list.
 
 use jitlat_core::record::Moment;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, WallTime};
-use jitlat_store::log::Row;
+use jitlat_store::log::LogRow;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Width {
 
 /// A column: its name, type, and how it is taken from a row and put into one.
 #[non_exhaustive]
-pub struct Column {
+pub struct PacketColumn {
     /// Its name.
     pub name: &'static str,
     /// How it is stored.
@@ -30,34 +30,34 @@ pub struct Column {
     /// Whether it has few different values.
     pub few: bool,
     /// The value of a row; `None`: it has none.
-    pub take: fn(&Row) -> Option<i64>,
+    pub take: fn(&LogRow) -> Option<i64>,
     /// Gives a row this value; `None`: no row can have it.
-    pub put: fn(&mut Row, i64) -> Option<()>,
+    pub put: fn(&mut LogRow, i64) -> Option<()>,
 }
 
 const fn column(
     name: &'static str,
     width: Width,
-    take: fn(&Row) -> Option<i64>,
-    put: fn(&mut Row, i64) -> Option<()>,
-) -> Column {
-    Column { name, width, required: false, few: false, take, put }
+    take: fn(&LogRow) -> Option<i64>,
+    put: fn(&mut LogRow, i64) -> Option<()>,
+) -> PacketColumn {
+    PacketColumn { name, width, required: false, few: false, take, put }
 }
 
-impl Column {
-    const fn always(self) -> Column {
-        Column { required: true, ..self }
+impl PacketColumn {
+    const fn always(self) -> PacketColumn {
+        PacketColumn { required: true, ..self }
     }
 
-    const fn few(self) -> Column {
-        Column { few: true, ..self }
+    const fn few(self) -> PacketColumn {
+        PacketColumn { few: true, ..self }
     }
 }
 
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
 /// After `test_id`. What needs another column (times their sources, the queue the lag) comes after it.
-pub static COLUMNS: [Column; 18] = {
+pub static COLUMNS: [PacketColumn; 18] = {
     use Width::{Narrow, Short, Wide};
     [
         column("rx_index", Wide, |r| Some(r.index as i64), put_index).always(),
@@ -87,7 +87,7 @@ pub static COLUMNS: [Column; 18] = {
     ]
 };
 
-fn time(row: &Row, moment: Moment) -> Option<i64> {
+fn time(row: &LogRow, moment: Moment) -> Option<i64> {
     row.record.time(moment).map(|t| t.0)
 }
 
@@ -97,28 +97,28 @@ fn stamps(record: &PacketRecord) -> i64 {
     MOMENTS.into_iter().map(of).sum()
 }
 
-fn local_queue(row: &Row) -> Option<i64> {
-    row.record.local_queue().filter(|(_, source)| *source == Source::Kernel).map(|(time, _)| time.0)
+fn local_queue(row: &LogRow) -> Option<i64> {
+    row.record.local_queue().filter(|(_, source)| *source == StampSource::Kernel).map(|(time, _)| time.0)
 }
 
-fn tcp(row: &Row, of: fn(&TcpSample) -> u32) -> Option<i64> {
+fn tcp(row: &LogRow, of: fn(&TcpSample) -> u32) -> Option<i64> {
     row.tcp.as_ref().map(|sample| of(sample).into())
 }
 
-fn put_index(row: &mut Row, x: i64) -> Option<()> {
+fn put_index(row: &mut LogRow, x: i64) -> Option<()> {
     row.index = x.try_into().ok()?;
     Some(())
 }
 
-fn put_seq(row: &mut Row, x: i64) -> Option<()> {
+fn put_seq(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.seq = x;
     Some(())
 }
 
-fn put_stamps(row: &mut Row, x: i64) -> Option<()> {
+fn put_stamps(row: &mut LogRow, x: i64) -> Option<()> {
     let bits = u8::try_from(x).ok()?;
     for moment in MOMENTS {
-        let source = Source::ALL[usize::from(bits >> (2 * moment as u8) & 3)];
+        let source = StampSource::ALL[usize::from(bits >> (2 * moment as u8) & 3)];
         // The time follows from its own column; without it there is no stamp.
         row.record.set(moment, Stamp { at: WallTime(0), source });
         row.record.clear(moment);
@@ -126,49 +126,49 @@ fn put_stamps(row: &mut Row, x: i64) -> Option<()> {
     Some(())
 }
 
-fn put_time(row: &mut Row, moment: Moment, x: i64) -> Option<()> {
+fn put_time(row: &mut LogRow, moment: Moment, x: i64) -> Option<()> {
     let source = row.record.source(moment);
     row.record.set(moment, Stamp { at: WallTime(x), source });
     Some(())
 }
 
-fn put_flags(row: &mut Row, x: i64) -> Option<()> {
+fn put_flags(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.flags = Flags(x.try_into().ok()?);
     Some(())
 }
 
-fn put_size(row: &mut Row, x: i64) -> Option<()> {
+fn put_size(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.set_size(Some(x.try_into().ok()?));
     Some(())
 }
 
-fn put_ttl(row: &mut Row, x: i64) -> Option<()> {
+fn put_ttl(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.set_ttl(Some(x.try_into().ok()?));
     Some(())
 }
 
-fn put_tos(row: &mut Row, x: i64) -> Option<()> {
+fn put_tos(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.set_traffic_class(Some(x.try_into().ok()?));
     Some(())
 }
 
-fn put_send_lag(row: &mut Row, x: i64) -> Option<()> {
+fn put_send_lag(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.set_send_lag(Some(Span(x)));
     Some(())
 }
 
-fn put_receive_lag(row: &mut Row, x: i64) -> Option<()> {
+fn put_receive_lag(row: &mut LogRow, x: i64) -> Option<()> {
     row.record.set_receive_lag(Some(Span(x)));
     Some(())
 }
 
-fn put_local_queue(row: &mut Row, x: i64) -> Option<()> {
+fn put_local_queue(row: &mut LogRow, x: i64) -> Option<()> {
     let entered = row.record.send_lag()?.0.checked_sub(x)?;
     row.record.set_entry_lag(Some(Span(entered)));
     Some(())
 }
 
-fn put_tcp(row: &mut Row, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Option<()> {
+fn put_tcp(row: &mut LogRow, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Option<()> {
     let sample = row.tcp.get_or_insert(TcpSample { mss: 0, srtt_us: 0, cwnd: 0, retransmissions: 0 });
     *of(sample) = x.try_into().ok()?;
     Some(())
@@ -176,7 +176,7 @@ fn put_tcp(row: &mut Row, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Option<
 
 /// Rows in columns.
 #[derive(Default)]
-pub(crate) struct Block {
+pub(crate) struct ColumnBlock {
     rows: usize,
     /// Of each column the values that are there.
     pub values: [Vec<i64>; COLUMNS.len()],
@@ -186,7 +186,7 @@ pub(crate) struct Block {
     pub tests: Vec<(i64, usize)>,
 }
 
-impl Block {
+impl ColumnBlock {
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -196,7 +196,7 @@ impl Block {
         self.tests.push((test, 0));
     }
 
-    pub fn push(&mut self, row: &Row) {
+    pub fn push(&mut self, row: &LogRow) {
         for ((column, values), present) in COLUMNS.iter().zip(&mut self.values).zip(&mut self.present) {
             let value = (column.take)(row);
             values.extend(value);
@@ -211,9 +211,9 @@ impl Block {
     }
 
     /// A block for the rows of the last test that follow.
-    pub fn next(&self) -> Block {
+    pub fn next(&self) -> ColumnBlock {
         let last = self.tests.last().map(|(test, _)| (*test, 0));
-        Block { tests: last.into_iter().collect(), ..Block::default() }
+        ColumnBlock { tests: last.into_iter().collect(), ..ColumnBlock::default() }
     }
 
     /// Removes all rows; the last test goes on.

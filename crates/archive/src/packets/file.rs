@@ -1,8 +1,8 @@
-//! [`Writer`]: a file of packets, published when it is whole.
+//! [`PacketFileWriter`]: a file of packets, published when it is whole.
 
-use super::columns::{Block, COLUMNS, Width};
-use super::{TESTS_KEY, Tests, VERSION, VERSION_KEY};
-use crate::error::Error;
+use super::columns::{COLUMNS, ColumnBlock, Width};
+use super::{FileTests, TESTS_KEY, VERSION, VERSION_KEY};
+use crate::error::ArchiveError;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::errors::ParquetError;
@@ -29,7 +29,7 @@ pub(crate) struct Piece {
 
 /// A file that has its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedFile {
     /// Below the archive.
     pub name: String,
     pub bytes: u64,
@@ -37,20 +37,20 @@ pub(crate) struct Published {
     pub footer: Piece,
 }
 
-/// A file that is being written; removed if it is dropped before [`Writer::publish`].
-pub(crate) struct Writer {
+/// A file that is being written; removed if it is dropped before [`PacketFileWriter::publish`].
+pub(crate) struct PacketFileWriter {
     path: PathBuf,
-    parquet: Option<SerializedFileWriter<Summed>>,
+    parquet: Option<SerializedFileWriter<ChecksumWriter>>,
     row_groups: Vec<Piece>,
 }
 
 /// Output that knows the checksum of what was written since it was last asked.
-struct Summed {
+struct ChecksumWriter {
     file: BufWriter<File>,
     sum: Xxh3,
 }
 
-impl Write for Summed {
+impl Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_all(bytes)?;
         self.sum.update(bytes);
@@ -62,7 +62,7 @@ impl Write for Summed {
     }
 }
 
-impl Summed {
+impl ChecksumWriter {
     fn take(&mut self) -> u128 {
         let sum = self.sum.digest128();
         self.sum.reset();
@@ -107,24 +107,24 @@ fn properties() -> WriterPropertiesPtr {
     Arc::new(built.build())
 }
 
-impl Writer {
+impl PacketFileWriter {
     /// Begins a file at `path`, which nobody else uses.
-    pub fn create(path: &Path) -> Result<Writer, Error> {
-        let file = File::create(path).map_err(Error::io("creating", path))?;
-        let out = Summed { file: BufWriter::with_capacity(1 << 18, file), sum: Xxh3::new() };
+    pub fn create(path: &Path) -> Result<PacketFileWriter, ArchiveError> {
+        let file = File::create(path).map_err(ArchiveError::io("creating", path))?;
+        let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: Xxh3::new() };
         let made = schema().and_then(|schema| SerializedFileWriter::new(out, schema, properties()));
-        let mut writer = Writer { path: path.to_owned(), parquet: None, row_groups: Vec::new() };
+        let mut writer = PacketFileWriter { path: path.to_owned(), parquet: None, row_groups: Vec::new() };
         writer.parquet = Some(made.map_err(|e| failed(path, e))?);
         Ok(writer)
     }
 
-    fn parquet(&mut self) -> Result<&mut SerializedFileWriter<Summed>, Error> {
-        let gone = || Error::Impossible("a file that was published is written to".to_owned());
+    fn parquet(&mut self) -> Result<&mut SerializedFileWriter<ChecksumWriter>, ArchiveError> {
+        let gone = || ArchiveError::Impossible("a file that was published is written to".to_owned());
         self.parquet.as_mut().ok_or_else(gone)
     }
 
     /// Writes `blocks`, one after another, as one row group.
-    pub fn write(&mut self, blocks: &[&Block]) -> Result<(), Error> {
+    pub fn write(&mut self, blocks: &[&ColumnBlock]) -> Result<(), ArchiveError> {
         let rows: usize = blocks.iter().map(|block| block.len()).sum();
         if rows == 0 {
             return Ok(());
@@ -132,7 +132,7 @@ impl Writer {
         let path = self.path.clone();
         let parquet = self.parquet()?;
         // What precedes a row group is not part of it: the four bytes that every file begins with.
-        let write = |e| Error::io("writing", &path)(e);
+        let write = |e| ArchiveError::io("writing", &path)(e);
         parquet.flush().map_err(write)?;
         parquet.inner_mut().take();
         let start = parquet.bytes_written() as u64;
@@ -145,37 +145,43 @@ impl Writer {
     }
 
     /// Ends the file with what is no row, puts it on the disk and names it `name` below `archive`.
-    pub fn publish(mut self, archive: &Path, name: &str, tests: &Tests) -> Result<Published, Error> {
+    pub fn publish(
+        mut self,
+        archive: &Path,
+        name: &str,
+        tests: &FileTests,
+    ) -> Result<PublishedFile, ArchiveError> {
         let path = self.path.clone();
         let text = tests.to_text();
-        let mut parquet = self.parquet.take().ok_or_else(|| Error::Impossible("written twice".to_owned()))?;
-        parquet.flush().map_err(Error::io("writing", &path))?;
+        let mut parquet =
+            self.parquet.take().ok_or_else(|| ArchiveError::Impossible("written twice".to_owned()))?;
+        parquet.flush().map_err(ArchiveError::io("writing", &path))?;
         parquet.inner_mut().take();
         let start = parquet.bytes_written() as u64;
         parquet.append_key_value_metadata(KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_string()));
         parquet.append_key_value_metadata(KeyValue::new(TESTS_KEY.to_owned(), text));
         parquet.finish().map_err(|e| failed(&path, e))?;
         let bytes = parquet.bytes_written() as u64;
-        parquet.flush().map_err(Error::io("writing", &path))?;
+        parquet.flush().map_err(ArchiveError::io("writing", &path))?;
         let inner = parquet.inner_mut();
         let sum = inner.take();
-        inner.file.get_ref().sync_all().map_err(Error::io("writing", &path))?;
+        inner.file.get_ref().sync_all().map_err(ArchiveError::io("writing", &path))?;
         let target = archive.join(name);
         let folder = target.parent().unwrap_or(archive);
-        fs::create_dir_all(folder).map_err(Error::io("creating", folder))?;
-        fs::rename(&path, &target).map_err(Error::io("naming", &target))?;
+        fs::create_dir_all(folder).map_err(ArchiveError::io("creating", folder))?;
+        fs::rename(&path, &target).map_err(ArchiveError::io("naming", &target))?;
         for folder in [folder, folder.parent().unwrap_or(archive)] {
-            sync_folder(folder).map_err(Error::io("writing", folder))?;
+            sync_folder(folder).map_err(ArchiveError::io("writing", folder))?;
         }
         let footer = Piece { start, bytes: bytes - start, rows: 0, sum };
         let row_groups = std::mem::take(&mut self.row_groups);
         // It has another name now: nothing to remove.
         self.path = PathBuf::new();
-        Ok(Published { name: name.to_owned(), bytes, row_groups, footer })
+        Ok(PublishedFile { name: name.to_owned(), bytes, row_groups, footer })
     }
 }
 
-impl Drop for Writer {
+impl Drop for PacketFileWriter {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             // Nobody knows of it; if it cannot be removed, fsck does.
@@ -189,7 +195,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn failed(path: &Path, error: ParquetError) -> Error {
+fn failed(path: &Path, error: ParquetError) -> ArchiveError {
     let source = match error {
         ParquetError::External(e) => match e.downcast::<io::Error>() {
             Ok(e) => *e,
@@ -197,10 +203,13 @@ fn failed(path: &Path, error: ParquetError) -> Error {
         },
         e => io::Error::other(e.to_string()),
     };
-    Error::Io { doing: "writing", path: path.to_owned(), source }
+    ArchiveError::Io { doing: "writing", path: path.to_owned(), source }
 }
 
-fn write_group(parquet: &mut SerializedFileWriter<Summed>, blocks: &[&Block]) -> Result<(), ParquetError> {
+fn write_group(
+    parquet: &mut SerializedFileWriter<ChecksumWriter>,
+    blocks: &[&ColumnBlock],
+) -> Result<(), ParquetError> {
     let mut group = parquet.next_row_group()?;
     let (mut number, mut narrow) = (0, Vec::new());
     while let Some(mut chunk) = group.next_column()? {
@@ -229,6 +238,6 @@ fn write_group(parquet: &mut SerializedFileWriter<Summed>, blocks: &[&Block]) ->
     Ok(())
 }
 
-fn levels(block: &Block, column: usize) -> Option<&[i16]> {
+fn levels(block: &ColumnBlock, column: usize) -> Option<&[i16]> {
     (!COLUMNS[column].required).then_some(&block.present[column])
 }

@@ -9,10 +9,10 @@ mod file;
 mod pages;
 mod read;
 
-pub(crate) use columns::Block;
-pub use columns::{COLUMNS, Column, Width};
-pub(crate) use file::{Piece, Published, Writer};
-pub(crate) use read::{Rows, StoredFile, StoredTest, Tests};
+pub(crate) use columns::ColumnBlock;
+pub use columns::{COLUMNS, PacketColumn, Width};
+pub(crate) use file::{PacketFileWriter, Piece, PublishedFile};
+pub(crate) use read::{FileTests, StoredFile, StoredTest, TestRows};
 
 /// Version of the columns and of the metadata.
 pub const VERSION: i64 = 1;
@@ -21,6 +21,6 @@ pub(crate) const VERSION_KEY: &str = "jitlat.packets";
 /// Key of what is no row, of each test.
 pub(crate) const TESTS_KEY: &str = "jitlat.tests";
 /// Most rows of a row group. Each takes about 150 bytes of memory while it is written.
-pub(crate) const MOST_ROWS: usize = 1 << 21;
+pub(crate) const MAX_ROW_GROUP_ROWS: usize = 1 << 21;
 /// Rows read at a time.
-pub(crate) const BATCH: usize = 16_384;
+pub(crate) const ROWS_PER_READ: usize = 16_384;

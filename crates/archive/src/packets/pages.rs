@@ -2,15 +2,15 @@
 //! unpacked, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
 
 /// Most bytes of a page when it is unpacked: those that are written have about one megabyte.
-const MOST_PAGE: u64 = 1 << 24;
+const MAX_PAGE_BYTES: u64 = 1 << 24;
 /// Structures within structures.
-const DEEPEST: usize = 8;
+const MAX_NESTING: usize = 8;
 
 /// Looks at the headers of all pages in the bytes of a column. An error says what is wrong.
 pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     while !column.is_empty() {
         let (unpacked, packed) = header(&mut column).ok_or_else(|| "a page without a header".to_owned())?;
-        if unpacked > MOST_PAGE {
+        if unpacked > MAX_PAGE_BYTES {
             return Err(format!("a page claims {unpacked} bytes"));
         }
         let packed = usize::try_from(packed).ok();
@@ -28,7 +28,7 @@ fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
             (_, 0) => return Some((unpacked?, packed?)),
             (2, 5) => unpacked = Some(positive(bytes)?),
             (3, 5) => packed = Some(positive(bytes)?),
-            _ => skip(bytes, kind, DEEPEST)?,
+            _ => skip(bytes, kind, MAX_NESTING)?,
         }
     }
 }

@@ -1,15 +1,15 @@
 //! [`StoredFile`]: a file of packets, whose bytes are compared with their checksums before they are decoded.
 
 use super::columns::{COLUMNS, Width};
-use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY, pages};
-use crate::error::Error;
+use super::{Piece, ROWS_PER_READ, TESTS_KEY, VERSION, VERSION_KEY, pages};
+use crate::error::ArchiveError;
 use crate::packed::decompress;
-use crate::text::Rest;
+use crate::text::OtherLines;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use jitlat_core::PacketRecord;
-use jitlat_store::log::Row;
+use jitlat_store::log::LogRow;
 use parquet::column::reader::ColumnReader;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -26,13 +26,13 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Most bytes of a row group or a footer: the largest that is written has some hundred megabytes.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
 /// Most bytes of the text of all tests of a file.
-const MOST_TEXT: usize = 1 << 28;
+const MAX_TEXT_BYTES: usize = 1 << 28;
 
 /// What a file says of each of its tests beside the packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Tests {
+pub(crate) struct FileTests {
     pub tests: Vec<StoredTest>,
 }
 
@@ -50,18 +50,18 @@ pub(crate) struct StoredTest {
     pub source: String,
     /// Tags given to the archive.
     pub tags: Vec<(String, String)>,
-    pub rest: Rest,
+    pub rest: OtherLines,
 }
 
-impl Tests {
+impl FileTests {
     /// MessagePack, compressed, in Base64: metadata of Parquet is text.
     pub fn to_text(&self) -> String {
         let bytes = rmp_serde::to_vec_named(self).unwrap_or_default();
         STANDARD.encode(zstd::bulk::compress(&bytes, 9).unwrap_or_default())
     }
 
-    pub fn from_text(text: &str) -> Option<Tests> {
-        let bytes = decompress(&STANDARD.decode(text).ok()?, MOST_TEXT)?;
+    pub fn from_text(text: &str) -> Option<FileTests> {
+        let bytes = decompress(&STANDARD.decode(text).ok()?, MAX_TEXT_BYTES)?;
         jitlat_core::msgpack::from_slice(&bytes).ok()
     }
 }
@@ -106,8 +106,8 @@ impl ChunkReader for Loaded {
 
 /// Calls the Parquet library, of which damaged input that its checks miss can panic (indices into dictionaries, lengths of runs). All
 /// it uses is lost with the call, so that nothing half changed is seen again.
-fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T, Error> {
-    let damaged = Error::damaged(file);
+fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T, ArchiveError> {
+    let damaged = ArchiveError::damaged(file);
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|e| damaged(e.to_string())),
         Err(_) => Err(damaged("its pages cannot be decoded".to_owned())),
@@ -115,15 +115,15 @@ fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T,
 }
 
 /// Reads `piece` and compares it with its checksum.
-fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, Error> {
-    let damaged = Error::damaged(path);
-    if piece.bytes > MOST_BYTES {
+fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveError> {
+    let damaged = ArchiveError::damaged(path);
+    if piece.bytes > MAX_ROW_GROUP_BYTES {
         return Err(damaged(format!("a part of it has {} bytes", piece.bytes)));
     }
     let mut bytes = Vec::new();
     let read =
         file.seek(SeekFrom::Start(piece.start)).and_then(|_| file.take(piece.bytes).read_to_end(&mut bytes));
-    read.map_err(Error::io("reading", path))?;
+    read.map_err(ArchiveError::io("reading", path))?;
     if bytes.len() as u64 != piece.bytes {
         return Err(damaged("it is shorter than it was".to_owned()));
     }
@@ -134,15 +134,15 @@ fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, Error> {
 }
 
 impl StoredFile {
-    fn open(&self) -> Result<File, Error> {
-        File::open(&self.path).map_err(Error::io("opening", &self.path))
+    fn open(&self) -> Result<File, ArchiveError> {
+        File::open(&self.path).map_err(ArchiveError::io("opening", &self.path))
     }
 
     /// A file that no catalogue knows: its parts as it names them itself, and its tests. It may be anything.
-    pub fn inspect(path: &Path) -> Result<(StoredFile, Tests, u64), Error> {
-        let damaged = Error::damaged(path);
-        let mut file = File::open(path).map_err(Error::io("opening", path))?;
-        let len = file.metadata().map_err(Error::io("opening", path))?.len();
+    pub fn inspect(path: &Path) -> Result<(StoredFile, FileTests, u64), ArchiveError> {
+        let damaged = ArchiveError::damaged(path);
+        let mut file = File::open(path).map_err(ArchiveError::io("opening", path))?;
+        let len = file.metadata().map_err(ArchiveError::io("opening", path))?.len();
         let mut end = [0; 8];
         let footer = len.checked_sub(8).filter(|from| {
             file.seek(SeekFrom::Start(*from)).is_ok()
@@ -153,13 +153,13 @@ impl StoredFile {
         let start =
             footer.and_then(|_| len.checked_sub(size)).ok_or_else(|| damaged("it has no end".to_owned()))?;
         let mut read = |start: u64, bytes: u64, rows| {
-            if bytes > MOST_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
+            if bytes > MAX_ROW_GROUP_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
                 return Err(damaged(format!("a part of it has {bytes} bytes")));
             }
             let mut all = Vec::new();
             let whole =
                 file.seek(SeekFrom::Start(start)).and_then(|_| (&file).take(bytes).read_to_end(&mut all));
-            whole.map_err(Error::io("reading", path))?;
+            whole.map_err(ArchiveError::io("reading", path))?;
             Ok((Piece { start, bytes, rows, sum: xxh3_128(&all) }, all))
         };
         let (footer, bytes) = read(start, size, 0)?;
@@ -168,7 +168,7 @@ impl StoredFile {
         let mut row_groups = Vec::new();
         for group in metadata.row_groups() {
             let ranges = group.columns().iter().map(|c| guarded(path, || Ok(c.byte_range())));
-            let ranges = ranges.collect::<Result<Vec<_>, Error>>()?;
+            let ranges = ranges.collect::<Result<Vec<_>, ArchiveError>>()?;
             let from = ranges.iter().map(|(start, _)| *start).min().unwrap_or(0);
             let to = ranges.iter().map(|(start, len)| start.saturating_add(*len)).max().unwrap_or(0);
             let rows = u64::try_from(group.num_rows()).map_err(|e| damaged(e.to_string()))?;
@@ -179,18 +179,18 @@ impl StoredFile {
     }
 
     /// Compares every byte with its checksum.
-    pub fn verify(&self) -> Result<(), Error> {
+    pub fn verify(&self) -> Result<(), ArchiveError> {
         let mut file = self.open()?;
         load(&mut file, &self.path, &self.footer)?;
         self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
     }
 
     /// The rows of a test: `rows` from `first_row` of `row_group` on.
-    pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<Rows, Error> {
+    pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<TestRows, ArchiveError> {
         let mut file = self.open()?;
         let footer = load(&mut file, &self.path, &self.footer)?;
         let metadata = decode(&self.path, &footer)?;
-        Ok(Rows {
+        Ok(TestRows {
             id,
             stored: self.clone(),
             file,
@@ -205,10 +205,10 @@ impl StoredFile {
     }
 }
 
-fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, Error> {
+fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, ArchiveError> {
     let metadata = footer.len().checked_sub(8).map(|end| &footer[..end]).unwrap_or_default();
     let metadata = guarded(path, || ParquetMetaDataReader::decode_metadata(metadata))?;
-    let damaged = Error::damaged(path);
+    let damaged = ArchiveError::damaged(path);
     let columns = metadata.file_metadata().schema_descr().columns();
     let theirs = columns
         .iter()
@@ -228,8 +228,8 @@ fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, Error> {
     Ok(metadata)
 }
 
-fn tests_of(path: &Path, metadata: &ParquetMetaData) -> Result<Tests, Error> {
-    let damaged = Error::damaged(path);
+fn tests_of(path: &Path, metadata: &ParquetMetaData) -> Result<FileTests, ArchiveError> {
+    let damaged = ArchiveError::damaged(path);
     let pairs = metadata.file_metadata().key_value_metadata().map(Vec::as_slice).unwrap_or_default();
     let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
     let version = value(VERSION_KEY).ok_or_else(|| damaged("it is no file of an archive".to_owned()))?;
@@ -238,12 +238,12 @@ fn tests_of(path: &Path, metadata: &ParquetMetaData) -> Result<Tests, Error> {
             "its columns are of version {version}; this program reads version {VERSION}"
         )));
     }
-    let tests = value(TESTS_KEY).and_then(|text| Tests::from_text(&text));
+    let tests = value(TESTS_KEY).and_then(|text| FileTests::from_text(&text));
     tests.ok_or_else(|| damaged("what it says of its tests cannot be read".to_owned()))
 }
 
 /// The rows of a test, in the order of the log.
-pub(crate) struct Rows {
+pub(crate) struct TestRows {
     id: i64,
     stored: StoredFile,
     file: File,
@@ -254,7 +254,7 @@ pub(crate) struct Rows {
     skip: u64,
     left: u64,
     open: Option<OpenGroup>,
-    batch: Vec<Row>,
+    batch: Vec<LogRow>,
     at: usize,
 }
 
@@ -306,12 +306,12 @@ fn skip(column: &mut ColumnReader, rows: usize) -> ParquetResult<usize> {
     }
 }
 
-impl Rows {
-    fn damaged(&self, problem: &str) -> Error {
-        Error::Damaged { file: self.stored.path.clone(), problem: problem.to_owned() }
+impl TestRows {
+    fn damaged(&self, problem: &str) -> ArchiveError {
+        ArchiveError::Damaged { file: self.stored.path.clone(), problem: problem.to_owned() }
     }
 
-    fn open_group(&mut self) -> Result<(), Error> {
+    fn open_group(&mut self) -> Result<(), ArchiveError> {
         let number = self.group;
         let piece = self.stored.row_groups.get(number).copied();
         let metadata = self.metadata.clone();
@@ -367,7 +367,7 @@ impl Rows {
     }
 
     /// Reads the next rows; `false` after the last.
-    fn fill(&mut self) -> Result<bool, Error> {
+    fn fill(&mut self) -> Result<bool, ArchiveError> {
         if self.left == 0 {
             return Ok(false);
         }
@@ -375,12 +375,12 @@ impl Rows {
             self.open_group()?;
         }
         let Some(open) = &mut self.open else { return Ok(false) };
-        let n = open.rows.min(BATCH as u64) as usize;
+        let n = open.rows.min(ROWS_PER_READ as u64) as usize;
         let (id, batch) = (self.id, &mut self.batch);
         let short = || ParquetError::EOF("fewer rows than the catalogue says".to_owned());
         let impossible = |name: &str| ParquetError::General(format!("a value of {name} that no packet has"));
         batch.clear();
-        batch.resize(n, Row { index: 0, record: PacketRecord::new(0), tcp: None });
+        batch.resize(n, LogRow { index: 0, record: PacketRecord::new(0), tcp: None });
         self.at = 0;
         guarded(&self.stored.path, || {
             if open.values.read(&mut open.ids, true, n)? != n {
@@ -416,7 +416,13 @@ impl Rows {
     }
 
     /// The rows of another test of the file: without reading anything again, if it comes later in the row group that is open.
-    pub fn go_to(mut self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<Rows, Error> {
+    pub fn go_to(
+        mut self,
+        id: i64,
+        row_group: u64,
+        first_row: u64,
+        rows: u64,
+    ) -> Result<TestRows, ArchiveError> {
         self.batch.clear();
         (self.id, self.at, self.left) = (id, 0, rows);
         let number = usize::try_from(row_group).unwrap_or(usize::MAX);
@@ -453,7 +459,7 @@ impl Rows {
 
     /// The next row; `None` after the last.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<&Row>, Error> {
+    pub fn next(&mut self) -> Result<Option<&LogRow>, ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
             return Ok(None);
         }
@@ -462,7 +468,7 @@ impl Rows {
     }
 
     /// The next rows, some thousand at a time; empty after the last.
-    pub fn next_batch(&mut self) -> Result<&[Row], Error> {
+    pub fn next_batch(&mut self) -> Result<&[LogRow], ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
             return Ok(&[]);
         }

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use jitlat_core::{PacketRecord, Session, Span, TestSpec, WallTime};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub fn write_log(folder: &Path, seed: i64, start: i64, packets: i64) -> PathBuf 
         ..Session::new(spec)
     };
     let path = folder.join(format!("{seed}.log"));
-    let mut log = LogWriter::new(File::create(&path).unwrap(), Version::V3);
+    let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
     log.begin(&session);
     for i in (0..packets).filter(|i| (i * 31 + seed) % 97 != 0) {
         let sent = start + i * period;

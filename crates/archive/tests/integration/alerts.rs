@@ -1,11 +1,11 @@
 //! What a monitor keeps of its alerts: in one transaction with how far it has judged.
 
 use crate::common::*;
-use jitlat_archive::{Alert, Archive, Change, Fired, Keep, Note};
+use jitlat_archive::{Alert, AlertUpdate, Archive, Fired, Note, Retention};
 use jitlat_core::WallTime;
 
-fn fired(path: &str, at: i64) -> Change {
-    Change::Fired(Fired {
+fn fired(path: &str, at: i64) -> AlertUpdate {
+    AlertUpdate::Fired(Fired {
         alert: "loss".into(),
         severity: "warning".into(),
         test: "voice".into(),
@@ -17,12 +17,12 @@ fn fired(path: &str, at: i64) -> Change {
     })
 }
 
-fn resolved(path: &str, at: i64) -> Change {
+fn resolved(path: &str, at: i64) -> AlertUpdate {
     let (alert, test, src, dst) = ("loss".into(), "voice".into(), "a".into(), path.into());
-    Change::Resolved { alert, test, src, dst, at_ns: at, reason: "3 good".into() }
+    AlertUpdate::Resolved { alert, test, src, dst, at_ns: at, reason: "3 good".into() }
 }
 
-fn note(changes: Vec<Change>) -> Note {
+fn note(changes: Vec<AlertUpdate>) -> Note {
     Note { changes, channels: vec!["webhook".into(), "print".into()], most_waiting: 3, ..Note::default() }
 }
 
@@ -59,7 +59,7 @@ fn tests_are_numbered_as_they_enter_and_judged_once() {
     assert!(archive.rule_states("rule/").unwrap().is_empty());
     assert_eq!(archive.entered_after(2, 10).unwrap().len(), 1);
     // A number is never given twice, also when its test is gone.
-    archive.prune(Keep::Tests { days: 1 }, WallTime(NEW_YEAR + 40 * DAY)).unwrap();
+    archive.prune(Retention::Tests { days: 1 }, WallTime(NEW_YEAR + 40 * DAY)).unwrap();
     assert!(archive.entered_after(0, 10).unwrap().is_empty());
     archive.add(&write_log(folder.path(), 9, NEW_YEAR + 41 * DAY, 50), &[]).unwrap();
     assert_eq!(archive.entered_after(0, 10).unwrap()[0].number, 4);
@@ -116,7 +116,7 @@ fn totals_only_grow_and_are_the_same_from_parts() {
     );
     assert_eq!(all.streams[0].losses.values().map(|(n, _)| n).sum::<u64>(), 5);
     // Tests that go leave what they counted.
-    archive.prune(Keep::Tests { days: 1 }, WallTime(NEW_YEAR + 400 * DAY)).unwrap();
+    archive.prune(Retention::Tests { days: 1 }, WallTime(NEW_YEAR + 400 * DAY)).unwrap();
     let left = archive.totals(None, 10).unwrap();
     assert_eq!((left.streams[0].pool.sent, &left.streams[0].losses), (whole.sent, &all.streams[0].losses));
     assert_eq!(archive.totals(None, 0).unwrap().left_out, 1);

@@ -2,7 +2,8 @@
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
-    Added, Archive, Arrived, Filter, Incoming, Keep, MOST_UNSETTLED, Period, Prepared, Settled, Unfit,
+    AddOutcome, Archive, Arrived, Filter, IncomingLog, MAX_UNSETTLED, PoolPeriod, PreparedTest, PushResult,
+    Retention, Unfit,
 };
 use jitlat_core::WallTime;
 use jitlat_core::pool;
@@ -13,9 +14,9 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-fn prepared(log: &Path, tags: &[(String, String)]) -> Result<Prepared, jitlat_archive::Error> {
+fn prepared(log: &Path, tags: &[(String, String)]) -> Result<PreparedTest, jitlat_archive::ArchiveError> {
     let name = log.file_name().unwrap().to_string_lossy().into_owned();
-    Prepared::new(&fs::read(log).unwrap(), &name, tags)
+    PreparedTest::new(&fs::read(log).unwrap(), &name, tags)
 }
 
 fn text(archive: &Archive, id: &str) -> Vec<u8> {
@@ -30,7 +31,7 @@ fn everything(archive: &Archive) -> String {
     let mut tests = archive.list(&Filter::default(), &all).unwrap();
     tests.sort_by(|a, b| a.id.cmp(&b.id));
     let mut said = serde_json::to_string_pretty(&tests).unwrap();
-    for (_, period) in Period::NAMES {
+    for (_, period) in PoolPeriod::NAMES {
         for figure in SCALARS.iter().filter(|f| pool::has(f)) {
             let mut found = archive.query(&Filter::default(), figure, period).unwrap();
             found.sort_by_key(|(stream, _)| format!("{stream:?}"));
@@ -54,7 +55,7 @@ fn known_logs_are_the_same_in_a_batch_and_one_by_one() {
         }
     }
     assert!(batch.len() > 30);
-    assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+    assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(AddOutcome::New(_)))));
     let said = everything(&one);
     assert!(said == everything(&all));
     for test in one.list(&Filter::default(), &[]).unwrap() {
@@ -76,9 +77,10 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
         (0..40).map(|k| write_log(folder.path(), k, NEW_YEAR + (40 - k) * 2 * HOUR, 60 + k % 3)).collect();
     archive.add(&logs[7], &[]).unwrap();
     let twice = logs.iter().chain(logs.iter().rev());
-    let mut batch: Vec<Prepared> = twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
+    let mut batch: Vec<PreparedTest> =
+        twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
     let added = archive.add_all(&mut batch).unwrap();
-    let new = added.iter().filter(|added| matches!(added, Ok(Added::New(_)))).count();
+    let new = added.iter().filter(|added| matches!(added, Ok(AddOutcome::New(_)))).count();
     assert_eq!((added.len(), new), (80, 39));
     let found = archive.check(true).unwrap();
     assert_eq!((found.tests, found.files, found.damaged.len()), (40, 5, 0));
@@ -99,7 +101,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
             .query(&Filter::default(), SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
             .unwrap()
     };
-    for (_, period) in Period::NAMES {
+    for (_, period) in PoolPeriod::NAMES {
         assert_eq!(ask(&archive, period), ask(&other, period));
     }
 }
@@ -111,7 +113,7 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     let root = folder.path().join("a");
     let archive = Archive::make(&root).unwrap();
     let logs: Vec<_> = (0..3).map(|k| write_log(folder.path(), k, NEW_YEAR + k * HOUR, 50)).collect();
-    let batch = || -> Vec<Prepared> {
+    let batch = || -> Vec<PreparedTest> {
         logs.iter().map(|log| prepared(log, &[]).unwrap().from_host("oslo")).collect()
     };
     let before = fs::read(root.join("catalogue.sqlite")).unwrap();
@@ -130,11 +132,13 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     assert_eq!((found.entered, found.unfinished, found.damaged.len()), (3, 1, 0));
     assert_eq!(archive.collected().unwrap()[0].stored, 3);
     assert_eq!(archive.recover().unwrap(), jitlat_archive::Checked::default());
-    assert!(archive.add_all(&mut batch()).unwrap().iter().all(|added| matches!(added, Ok(Added::Known(_)))));
+    assert!(
+        archive.add_all(&mut batch()).unwrap().iter().all(|added| matches!(added, Ok(AddOutcome::Known(_))))
+    );
 }
 
 fn packed(archive: &Archive, log: &Path) -> (u128, u64, Vec<u8>) {
-    let Added::New(id) = archive.add(log, &[]).unwrap() else { panic!("it is new") };
+    let AddOutcome::New(id) = archive.add(log, &[]).unwrap() else { panic!("it is new") };
     let mut packed = Vec::new();
     archive.compressed(id).unwrap().read_to_end(&mut packed).unwrap();
     archive.begin_push("x", 1 << 40).unwrap();
@@ -143,7 +147,7 @@ fn packed(archive: &Archive, log: &Path) -> (u128, u64, Vec<u8>) {
 }
 
 fn taken(archive: &Archive, hash: u128, bytes: u64, packed: &[u8]) -> Result<Vec<u8>, Unfit> {
-    let mut incoming = Incoming::new(archive, hash, bytes)?;
+    let mut incoming = IncomingLog::new(archive, hash, bytes)?;
     for piece in packed.chunks(1000) {
         incoming.push(piece)?;
     }
@@ -191,16 +195,16 @@ fn a_long_log_goes_through_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let log = write_log(folder.path(), 1, NEW_YEAR, 120_000);
-    assert!(fs::metadata(&log).unwrap().len() > jitlat_archive::MOST_PREPARED);
+    assert!(fs::metadata(&log).unwrap().len() > jitlat_archive::MAX_PREPARED_BYTES);
     assert!(prepared(&log, &[]).is_err());
     let (hash, bytes, packed) = packed(&archive, &log);
     let far = Archive::make(&folder.path().join("b")).unwrap();
-    let mut incoming = Incoming::new(&far, hash, bytes).unwrap();
+    let mut incoming = IncomingLog::new(&far, hash, bytes).unwrap();
     incoming.push(&packed).unwrap();
     let Arrived::File(file) = incoming.finish().unwrap() else { panic!("it is long") };
     let tags = [("client".to_owned(), "rome".to_owned())];
-    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(Added::New(_))));
-    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(Added::Known(_))));
+    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(AddOutcome::New(_))));
+    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(AddOutcome::Known(_))));
     drop(file);
     assert_eq!(far.collected().unwrap()[0].stored, 1);
     let test = &far.list(&Filter::default(), &[]).unwrap()[0];
@@ -216,7 +220,7 @@ fn a_size_is_kept_by_whole_files_and_the_oldest_go() {
         archive.add(&write_log(folder.path(), k, NEW_YEAR + k * HOUR, 200), &[]).unwrap();
     }
     let whole = archive.check(false).unwrap().bytes;
-    let keep: Keep = format!("size={}", whole / 2).parse().unwrap();
+    let keep: Retention = format!("size={}", whole / 2).parse().unwrap();
     let done = archive.prune(keep, WallTime(NEW_YEAR)).unwrap();
     assert!((5..=6).contains(&done.files) && done.tests == 0, "{done:?}");
     let list = archive.list(&Filter::default(), &[]).unwrap();
@@ -272,15 +276,15 @@ proptest! {
         let mut rest = &logs[..];
         for cut in cuts.iter().cycle() {
             let (batch, others) = rest.split_at((*cut).min(rest.len()));
-            let mut batch: Vec<Prepared> = batch.iter().map(|log| prepared(log, &[]).unwrap()).collect();
-            prop_assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+            let mut batch: Vec<PreparedTest> = batch.iter().map(|log| prepared(log, &[]).unwrap()).collect();
+            prop_assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(AddOutcome::New(_)))));
             rest = others;
             if rest.is_empty() {
                 break;
             }
         }
         let figure = SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap();
-        for (name, period) in Period::NAMES {
+        for (name, period) in PoolPeriod::NAMES {
             let ask = |archive: &Archive| archive.query(&Filter::default(), figure, period).unwrap();
             prop_assert_eq!(ask(&all), ask(&one), "by {}", name);
         }
@@ -333,17 +337,17 @@ proptest! {
         let (mut made, mut far) = (0, BTreeSet::new());
         // Of this connection: sent, stored there, and the answers that came.
         let mut sent: Vec<(i64, u128)> = Vec::new();
-        let mut answers: Vec<(i64, Settled)> = Vec::new();
+        let mut answers: Vec<(i64, PushResult)> = Vec::new();
         let mut stored = 0;
         let reconnect = |archive: &Archive, far: &BTreeSet<u128>| {
             let doubts = archive.push_doubts("c").unwrap();
-            let known: Vec<(i64, Settled)> = doubts
+            let known: Vec<(i64, PushResult)> = doubts
                 .into_iter()
-                .map(|(n, hash)| (n, if far.contains(&hash) { Settled::Stored } else { Settled::Gone }))
+                .map(|(n, hash)| (n, if far.contains(&hash) { PushResult::Stored } else { PushResult::Gone }))
                 .collect();
             archive.settle_push("c", 0, &known).unwrap();
         };
-        let hear = |archive: &Archive, answers: &mut Vec<(i64, Settled)>| {
+        let hear = |archive: &Archive, answers: &mut Vec<(i64, PushResult)>| {
             let upto = answers.iter().map(|(n, _)| *n).max().unwrap_or(0);
             archive.settle_push("c", upto, answers).unwrap();
             answers.clear();
@@ -360,14 +364,14 @@ proptest! {
                 }
                 Step::Send(n) => {
                     let after = sent.last().map_or(0, |(n, _)| *n);
-                    let room = MOST_UNSETTLED - (sent.len() - stored);
+                    let room = MAX_UNSETTLED - (sent.len() - stored);
                     let next = archive.to_push("c", after, n.min(room)).unwrap();
                     sent.extend(next.iter().map(|t| (t.number, t.hash)));
                 }
                 Step::Store(n) => {
                     for (number, hash) in sent.iter().skip(stored).take(n) {
                         far.insert(*hash);
-                        answers.push((*number, Settled::Stored));
+                        answers.push((*number, PushResult::Stored));
                     }
                     stored = (stored + n).min(sent.len());
                 }
@@ -379,11 +383,11 @@ proptest! {
                 }
                 Step::Prune(days) => {
                     let now = WallTime(NEW_YEAR + (days + 1) * DAY);
-                    archive.prune(Keep::Packets { days: 1 }, now).unwrap();
+                    archive.prune(Retention::Packets { days: 1 }, now).unwrap();
                 }
                 Step::Forget(days) => {
                     let now = WallTime(NEW_YEAR + (days + 1) * DAY);
-                    archive.prune(Keep::Tests { days: 1 }, now).unwrap();
+                    archive.prune(Retention::Tests { days: 1 }, now).unwrap();
                 }
                 Step::Bound(n) => drop(archive.bound_push("c", n * 3000).unwrap()),
             }
@@ -397,7 +401,7 @@ proptest! {
             }
             let mut answers = next.iter().map(|t| {
                 far.insert(t.hash);
-                (t.number, Settled::Stored)
+                (t.number, PushResult::Stored)
             }).collect();
             hear(&archive, &mut answers);
         }

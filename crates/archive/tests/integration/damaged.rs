@@ -1,7 +1,7 @@
 //! Files of somebody else, or of a failing disk: errors, never a panic.
 
 use crate::common::{NEW_YEAR, write_log};
-use jitlat_archive::{Added, Archive, CATALOGUE, Error, Filter, Period, VERSION};
+use jitlat_archive::{AddOutcome, Archive, ArchiveError, CATALOGUE, Filter, PoolPeriod, VERSION};
 use jitlat_core::scalars::Scalar;
 use proptest::prelude::*;
 use std::fs;
@@ -22,7 +22,7 @@ fn read_all(root: &Path) {
             while packets.next(|_| {}).unwrap_or(false) {}
         }
     }
-    let _ = archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), Period::Day);
+    let _ = archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), PoolPeriod::Day);
     let _ = archive.check(true);
     let _ = archive.compact();
 }
@@ -39,7 +39,9 @@ fn made() -> Made {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a");
     let archive = Archive::make(&root).unwrap();
-    let Ok(Added::New(id)) = archive.add(&write_log(folder.path(), 3, NEW_YEAR, 300), &[]) else { panic!() };
+    let Ok(AddOutcome::New(id)) = archive.add(&write_log(folder.path(), 3, NEW_YEAR, 300), &[]) else {
+        panic!()
+    };
     let packets = root.join(format!("packets/day=2026-01-01/{id}.parquet"));
     drop(archive);
     let (parquet, catalogue) = (fs::read(&packets).unwrap(), fs::read(root.join(CATALOGUE)).unwrap());
@@ -120,7 +122,9 @@ fn an_archive_of_every_older_version_is_migrated() {
         let root = folder.path().join("a");
         copy_of_version(version, &root);
         for refused in [Archive::open(&root), Archive::open_to_write(&root)] {
-            let Err(error @ Error::TooOld { .. }) = refused else { panic!("version {version} was opened") };
+            let Err(error @ ArchiveError::TooOld { .. }) = refused else {
+                panic!("version {version} was opened")
+            };
             let sentence =
                 format!("has schema version {version}: `jitlat archive migrate` brings it to {VERSION}");
             assert!(error.to_string().ends_with(&sentence), "{error}");
@@ -136,14 +140,14 @@ fn an_archive_of_every_older_version_is_migrated() {
             let mut text = Vec::new();
             archive.log(archive.find(&test.id).unwrap()).unwrap().read_to_end(&mut text).unwrap();
             fs::write(&log, text).unwrap();
-            assert!(matches!(archive.add(&log, &[]), Ok(Added::Known(_))), "{}", test.source);
-            assert!(matches!(anew.add(&log, &[]), Ok(Added::New(_))), "{}", test.source);
+            assert!(matches!(archive.add(&log, &[]), Ok(AddOutcome::Known(_))), "{}", test.source);
+            assert!(matches!(anew.add(&log, &[]), Ok(AddOutcome::New(_))), "{}", test.source);
         }
         let more = write_log(folder.path(), 1, NEW_YEAR, 50);
         for archive in [&archive, &anew] {
-            assert!(matches!(archive.add(&more, &[]).unwrap(), Added::New(_)));
+            assert!(matches!(archive.add(&more, &[]).unwrap(), AddOutcome::New(_)));
         }
-        for (name, period) in Period::NAMES {
+        for (name, period) in PoolPeriod::NAMES {
             let ask = |archive: &Archive| {
                 let figure = Scalar::named("pdv-p99").unwrap();
                 let mut found = archive.query(&Filter::default(), figure, period).unwrap();
@@ -170,7 +174,7 @@ fn an_archive_of_a_newer_version_is_refused() {
     for refused in
         opened.into_iter().map(|opened| opened.map(drop)).chain([Archive::migrate(&root).map(drop)])
     {
-        let Err(error @ Error::TooNew { .. }) = refused else { panic!("a newer version was opened") };
+        let Err(error @ ArchiveError::TooNew { .. }) = refused else { panic!("a newer version was opened") };
         assert!(error.to_string().contains(&newer.to_string()), "{error}");
     }
     assert!(fs::read(&path).unwrap() == before);

@@ -1,11 +1,11 @@
 //! Measured tests: session and packets go into the archive, and have one canonical form.
 
 use crate::common::{self, known_logs};
-use jitlat_archive::{Added, Archive, Filter, Prepared, TestId};
+use jitlat_archive::{AddOutcome, Archive, Filter, PreparedTest, TestId};
 use jitlat_core::scalars::{Selector, selectors};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogReader, LogWriter, Version};
+use jitlat_store::log::{LogReader, LogVersion, LogWriter};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn measured(log: &Path) -> Option<(Session, Vec<PacketRecord>, Vec<TcpSample>)> 
 /// The log that a writer makes of it.
 fn written(session: &Session, records: &[PacketRecord], tcp: &[TcpSample]) -> Vec<u8> {
     let mut writer = match (&session.two_way, tcp) {
-        (None, _) => LogWriter::new(Vec::new(), Version::V3),
+        (None, _) => LogWriter::new(Vec::new(), LogVersion::V3),
         (Some(_), []) => LogWriter::two_way(Vec::new()),
         (Some(_), _) => LogWriter::two_way_tcp(Vec::new()),
     };
@@ -38,7 +38,7 @@ fn written(session: &Session, records: &[PacketRecord], tcp: &[TcpSample]) -> Ve
     text
 }
 
-fn add(archive: &Archive, test: Prepared) -> Added {
+fn add(archive: &Archive, test: PreparedTest) -> AddOutcome {
     archive.add_all(&mut [test]).unwrap().pop().unwrap().unwrap()
 }
 
@@ -55,8 +55,8 @@ fn a_measured_test_is_the_log_of_its_session_and_packets() {
     let [own, of_logs] = ["own", "logs"].map(|name| Archive::make(&folder.path().join(name)).unwrap());
     let (mut tests, mut with_tcp) = (0, 0);
     for (session, records, tcp) in known_logs().iter().filter_map(|log| measured(log)) {
-        let prepared = Prepared::measured(&session, &records, &tcp).unwrap();
-        let Added::New(id) = add(&own, prepared) else { continue };
+        let prepared = PreparedTest::measured(&session, &records, &tcp).unwrap();
+        let AddOutcome::New(id) = add(&own, prepared) else { continue };
         (tests, with_tcp) = (tests + 1, with_tcp + u32::from(!tcp.is_empty()));
         let mut exported = Vec::new();
         own.log(id).unwrap().read_to_end(&mut exported).unwrap();
@@ -64,8 +64,8 @@ fn a_measured_test_is_the_log_of_its_session_and_packets() {
         // Whoever adds the exported log has the same test with the same figures.
         let log = folder.path().join("test.log");
         fs::write(&log, &exported).unwrap();
-        assert_eq!(own.add(&log, &[]).unwrap(), Added::Known(id));
-        assert_eq!(of_logs.add(&log, &[]).unwrap(), Added::New(id));
+        assert_eq!(own.add(&log, &[]).unwrap(), AddOutcome::Known(id));
+        assert_eq!(of_logs.add(&log, &[]).unwrap(), AddOutcome::New(id));
         assert_eq!(everything(&own, id), everything(&of_logs, id));
     }
     assert!(tests > 30 && with_tcp > 0, "{tests} tests, {with_tcp} with TCP_INFO");
@@ -79,14 +79,14 @@ fn a_test_that_is_measured_again_is_known_and_one_that_differs_is_new() {
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let log = common::write_log(folder.path(), 1, common::NEW_YEAR, 100);
     let (session, mut records, _) = measured(&log).unwrap();
-    let Added::New(id) = add(&archive, Prepared::measured(&session, &records, &[]).unwrap()) else {
+    let AddOutcome::New(id) = add(&archive, PreparedTest::measured(&session, &records, &[]).unwrap()) else {
         panic!("it is new")
     };
-    let again = Prepared::measured(&session, &records, &[]).unwrap();
-    assert_eq!((again.id(), add(&archive, again)), (id, Added::Known(id)));
+    let again = PreparedTest::measured(&session, &records, &[]).unwrap();
+    assert_eq!((again.id(), add(&archive, again)), (id, AddOutcome::Known(id)));
     records.swap(3, 4);
-    let other = Prepared::measured(&session, &records, &[]).unwrap();
-    assert!(matches!(add(&archive, other), Added::New(other) if other != id));
+    let other = PreparedTest::measured(&session, &records, &[]).unwrap();
+    assert!(matches!(add(&archive, other), AddOutcome::New(other) if other != id));
     // One of which nothing arrived is a test, too.
-    assert!(matches!(add(&archive, Prepared::measured(&session, &[], &[]).unwrap()), Added::New(_)));
+    assert!(matches!(add(&archive, PreparedTest::measured(&session, &[], &[]).unwrap()), AddOutcome::New(_)));
 }

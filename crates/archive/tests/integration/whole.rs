@@ -1,19 +1,21 @@
 //! What goes into an archive comes out again, whole.
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
-use jitlat_archive::{Added, Archive, Error, Filter, Header, Keep, Period, TestId, When};
+use jitlat_archive::{
+    AddOutcome, Archive, ArchiveError, Filter, PoolPeriod, Retention, TestHeader, TestId, When,
+};
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{Analyzer, PacketRecord, WallTime};
-use jitlat_store::log::{LogReader, ReadError, Reading};
+use jitlat_store::log::{LogReadError, LogReader, LogReading};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
 fn added(archive: &Archive, log: &Path) -> TestId {
     match archive.add(log, &[]).unwrap() {
-        Added::New(id) => id,
-        Added::Known(id) => panic!("{id} is there already"),
+        AddOutcome::New(id) => id,
+        AddOutcome::Known(id) => panic!("{id} is there already"),
     }
 }
 
@@ -29,7 +31,7 @@ fn all_of(mut reader: LogReader) -> (String, Vec<PacketRecord>) {
     let mut failure = None;
     let mut records = Vec::new();
     records.extend(reader.records(&mut failure));
-    let reading: Reading = reader.reading().clone();
+    let reading: LogReading = reader.reading().clone();
     (format!("{before:?} {:?} {reading:?} {failure:?}", reader.session()), records)
 }
 
@@ -38,7 +40,7 @@ fn assembled(archive: &Archive, id: TestId) -> (String, Vec<PacketRecord>) {
     let (header, mut packets) = (archive.header(id).unwrap(), archive.packets(id).unwrap());
     let metadata = header.metadata();
     let value = |key: &str| metadata.iter().find(|(k, _)| *k == key).map(|(_, value)| value.clone());
-    let [header] = &Header::of_metadata(value).unwrap()[..] else { panic!("one test") };
+    let [header] = &TestHeader::of_metadata(value).unwrap()[..] else { panic!("one test") };
     let mut log = header.assemble().unwrap();
     let (before, mut records) = (log.session().clone(), Vec::new());
     loop {
@@ -49,7 +51,7 @@ fn assembled(archive: &Archive, id: TestId) -> (String, Vec<PacketRecord>) {
         rows.iter().for_each(|row| log.push(row, |record| records.push(*record)).unwrap());
     }
     log.finish(|record| records.push(*record)).unwrap();
-    let failure: Option<ReadError> = None;
+    let failure: Option<LogReadError> = None;
     (format!("{before:?} {:?} {:?} {failure:?}", log.session(), log.reading()), records)
 }
 
@@ -60,7 +62,7 @@ fn every_known_log_comes_back_byte_for_byte() {
     let mut ids = Vec::new();
     for log in known_logs() {
         let id = added(&archive, &log);
-        assert!(matches!(archive.add(&log, &[]), Ok(Added::Known(known)) if known == id));
+        assert!(matches!(archive.add(&log, &[]), Ok(AddOutcome::Known(known)) if known == id));
         ids.push((log, id));
     }
     let same = |archive: &Archive| {
@@ -116,7 +118,7 @@ fn logs_that_are_damaged_come_back_damaged() {
     assert_eq!(archive.check(true).unwrap().damaged, []);
     let none = folder.path().join("none");
     fs::write(&none, "hello\n").unwrap();
-    assert!(matches!(archive.add(&none, &[]), Err(Error::Log(_))));
+    assert!(matches!(archive.add(&none, &[]), Err(ArchiveError::Log(_))));
 }
 
 #[test]
@@ -164,7 +166,7 @@ fn damaged_files_are_named_and_the_others_read() {
         }
     }
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    assert!(matches!(archive.log(ids[1]), Err(Error::Damaged { .. })));
+    assert!(matches!(archive.log(ids[1]), Err(ArchiveError::Damaged { .. })));
     assert_eq!(archive.log(ids[0]).is_ok(), archive.log(ids[2]).is_ok());
     fs::remove_file(&path).unwrap();
     assert!(archive.check(false).unwrap().damaged[0].problem.contains("No such file"));
@@ -194,13 +196,15 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     for (n, log) in logs.iter().rev().enumerate() {
         added(&archive, log);
         if n % 3 == 0 {
-            archive.query(&Filter::default(), figure, Period::Month).unwrap();
+            archive.query(&Filter::default(), figure, PoolPeriod::Month).unwrap();
         }
     }
     for figure in SCALARS.iter().filter(|f| pool::has(f)) {
-        let all = archive.query(&Filter::default(), figure, Period::All).unwrap();
+        let all = archive.query(&Filter::default(), figure, PoolPeriod::All).unwrap();
         assert_eq!(all[0].1[0].value, pool_of(&logs).scalar(figure), "{}", figure.key);
-        for (period, size) in [(Period::Hour, 1), (Period::Day, 2), (Period::Month, 4), (Period::Year, 12)] {
+        for (period, size) in
+            [(PoolPeriod::Hour, 1), (PoolPeriod::Day, 2), (PoolPeriod::Month, 4), (PoolPeriod::Year, 12)]
+        {
             let found = archive.query(&Filter::default(), figure, period).unwrap();
             let theirs: Vec<_> = found[0].1.iter().map(|p| p.value).collect();
             let mine: Vec<_> = logs.chunks(size).map(|part| pool_of(part).scalar(figure)).collect();
@@ -213,10 +217,10 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
         before: Some(When(WallTime(start(10) + 1))),
         ..Filter::default()
     };
-    let all = archive.query(&within, figure, Period::All).unwrap();
+    let all = archive.query(&within, figure, PoolPeriod::All).unwrap();
     assert_eq!(all[0].1[0].value, pool_of(&logs[1..11]).scalar(figure));
     let mos = Scalar::named("mos").unwrap();
-    assert!(matches!(archive.query(&Filter::default(), mos, Period::Day), Err(Error::Usage(_))));
+    assert!(matches!(archive.query(&Filter::default(), mos, PoolPeriod::Day), Err(ArchiveError::Usage(_))));
 }
 
 /// Roll-ups are kept as tests come, in whatever order, with pruning and queries between: those made anew are the same.
@@ -229,7 +233,7 @@ fn stored_rollups_are_those_made_anew() {
         |k: i64| NEW_YEAR + (k / 18) * 31 * DAY + (k / 9 % 2) * DAY + (k / 3 % 3) * HOUR + (k % 3) * HOUR / 3;
     let asked = ["pdv-p99.9", "latency-mean", "sent"];
     let figures = asked.map(|key| Scalar::named(key).unwrap());
-    let periods = [Period::Hour, Period::Day, Period::Month, Period::Year, Period::All];
+    let periods = [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month, PoolPeriod::Year, PoolPeriod::All];
     let everything = || -> Vec<_> {
         let each = |period| figures.map(|f| archive.query(&Filter::default(), f, period).unwrap());
         periods.into_iter().map(each).collect()
@@ -253,7 +257,7 @@ fn stored_rollups_are_those_made_anew() {
             same_anew(n);
         }
         if n == 19 {
-            archive.prune(Keep::Tests { days: 40 }, WallTime(start(18) + 9 * DAY)).unwrap();
+            archive.prune(Retention::Tests { days: 40 }, WallTime(start(18) + 9 * DAY)).unwrap();
             same_anew(n);
         }
         if n == 27 {
@@ -286,7 +290,7 @@ fn a_rollup_that_cannot_be_read_is_made_again() {
     db.execute("UPDATE rollups SET pool = x'00'", []).unwrap();
     added(&archive, &write_log(folder.path(), 2, NEW_YEAR + 1, 300));
     let sent = Scalar::named("sent").unwrap();
-    let found = archive.query(&Filter::default(), sent, Period::Day).unwrap();
+    let found = archive.query(&Filter::default(), sent, PoolPeriod::Day).unwrap();
     assert_eq!(found[0].1[0].value, Some(600.0));
 }
 
@@ -322,7 +326,7 @@ fn packets_analysed_again_give_the_pools_of_their_logs() {
     let found = jitlat_archive::analyse(archive.root(), &some, 1, &options).unwrap();
     assert_eq!(found.groups[&0].tests, 1);
     assert_eq!(figures(&found.groups[&1]), figures(&pool_of(&[logs[1].clone(), logs[5].clone()])));
-    assert!(matches!(found.failed[..], [(TestId(1), Error::NoSuchTest { .. })]));
+    assert!(matches!(found.failed[..], [(TestId(1), ArchiveError::NoSuchTest { .. })]));
 }
 
 #[test]
@@ -332,18 +336,18 @@ fn what_is_pruned_stays_in_the_figures() {
     let logs: Vec<_> = (0..6).map(|k| write_log(folder.path(), k, NEW_YEAR + k * DAY, 300)).collect();
     let ids: Vec<_> = logs.iter().map(|log| added(&archive, log)).collect();
     let figure = Scalar::named("pdv-p99").unwrap();
-    let all = |archive: &Archive| archive.query(&Filter::default(), figure, Period::Day).unwrap();
+    let all = |archive: &Archive| archive.query(&Filter::default(), figure, PoolPeriod::Day).unwrap();
     let before = all(&archive);
     let now = WallTime(NEW_YEAR + 6 * DAY);
-    let pruned = archive.prune(Keep::Packets { days: 2 }, now).unwrap();
+    let pruned = archive.prune(Retention::Packets { days: 2 }, now).unwrap();
     assert_eq!((pruned.packets_of, pruned.files, pruned.tests), (4, 4, 0));
-    assert!(matches!(archive.log(ids[0]), Err(Error::Pruned(_))) && archive.log(ids[5]).is_ok());
+    assert!(matches!(archive.log(ids[0]), Err(ArchiveError::Pruned(_))) && archive.log(ids[5]).is_ok());
     assert_eq!(all(&archive), before);
-    let pruned = archive.prune(Keep::Tests { days: 4 }, now).unwrap();
+    let pruned = archive.prune(Retention::Tests { days: 4 }, now).unwrap();
     assert_eq!(pruned.tests, 2);
     assert_eq!(all(&archive), before);
     // What was pruned is not counted twice.
-    assert!(matches!(archive.add(&logs[0], &[]), Ok(Added::Known(_))));
+    assert!(matches!(archive.add(&logs[0], &[]), Ok(AddOutcome::Known(_))));
     assert_eq!(archive.check(true).unwrap().damaged, []);
 }
 
@@ -353,7 +357,7 @@ fn ids_and_times_are_found_as_people_write_them() {
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let id = added(&archive, &write_log(folder.path(), 7, NEW_YEAR, 30));
     assert_eq!(archive.find(&id.to_string()[..6]).unwrap(), id);
-    assert!(matches!(archive.find("0000"), Err(Error::NoSuchTest { .. })));
+    assert!(matches!(archive.find("0000"), Err(ArchiveError::NoSuchTest { .. })));
     let now = WallTime(NEW_YEAR + DAY);
     let at = |text: &str| When::parse(text, now).unwrap().0.0;
     assert_eq!(at("1d"), NEW_YEAR);
@@ -364,5 +368,5 @@ fn ids_and_times_are_found_as_people_write_them() {
         assert_eq!(archive.list(&path(text), &[]).unwrap().len(), n, "{text}");
     }
     assert!(archive.list(&path("192.0.2.2:192.0.2.9"), &[]).is_err());
-    assert!(matches!(Archive::open(folder.path()), Err(Error::NotAnArchive(_))));
+    assert!(matches!(Archive::open(folder.path()), Err(ArchiveError::NotAnArchive(_))));
 }

@@ -1,17 +1,17 @@
-//! The one place where results become a [`Summary`] or a [`Way`], whichever analysis they come from.
+//! The one place where results become a [`Summary`] or a [`DirectionResult`], whichever analysis they come from.
 
 use crate::answer::{Answer, Warning};
 use crate::comparable::Comparable;
 use crate::evidence::{self, Conclusion, Judgement};
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::stream::Stream;
-use crate::summary::{Display, Header, Interval, Loss, SessionInfo, Summary};
-use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
+use crate::metrics::stream::EndedStream;
+use crate::summary::{ClassicHeader, Display, Interval, Loss, SessionInfo, Summary};
+use crate::twoway::{DirectionResult, FarReport, LossRun, TwoWayFigures};
 
 /// A stream that has ended, with what its analysis found.
 pub(super) trait Findings {
     /// What metrics read of it.
-    fn stream(&self) -> &Stream<'_>;
+    fn stream(&self) -> &EndedStream<'_>;
     /// Writes the results of all metrics, in the order of their list.
     fn write(&self, to: &mut Summary);
 
@@ -57,7 +57,7 @@ pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: 
             session: known.session,
             round_trips: !known.has_two_clocks(),
             judgement: found.judgement(),
-            both_ways: answers.map(|answers| evidence::BothWays { answers, losses: &losses }),
+            both_ways: answers.map(|answers| evidence::TwoWayEvidence { answers, losses: &losses }),
         };
         judge.conclude(&mut summary, conclusion);
     }
@@ -68,7 +68,7 @@ pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: 
 fn computed(found: &dyn Findings) -> Summary {
     let known = found.stream().known;
     let mut summary = Summary {
-        header: Header::new(known.session, &known.clock),
+        header: ClassicHeader::new(known.session, &known.clock),
         session: SessionInfo::new(known.session),
         ..Summary::default()
     };
@@ -98,13 +98,13 @@ pub(super) fn way(
     found: &dyn Findings,
     on: &OnThatWay,
     losses: impl FnOnce(Option<Loss>) -> (Option<Loss>, Option<u64>),
-) -> Way {
+) -> DirectionResult {
     let found = computed(found);
     let (loss, undetermined) = losses(on.has_all_losses.then_some(found.loss));
     let ran_through = on.clock_ran_through;
     // What follows from losses too.
     let complete = ran_through && on.has_all_losses;
-    Way {
+    DirectionResult {
         sent: on.sent,
         lost: on.lost,
         lost_pct: on.sent.zip(on.lost).and_then(|(sent, lost)| percent(lost, sent)),

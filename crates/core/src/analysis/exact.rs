@@ -1,23 +1,25 @@
 //! The exact analysis: every metric from all accepted packets.
 
 use super::assemble::{self, Findings};
-use super::{Gathered, Options, Samples, windows};
+use super::engine::Engine;
+use super::found::Test;
+use super::gathered::Gathered;
+use super::windows;
 use crate::comparable::Comparable;
-use crate::evidence::{Evidence, Judgement, KnownPackets, RowNotes};
+use crate::evidence::{Evidence, Judgement, RowNotes};
 use crate::helpers::Helpers;
 use crate::metrics::METRICS;
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::known::{Counted, Kind, Known};
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
 use crate::metrics::metric::Write;
-use crate::metrics::periods::{Extent, Periods};
-use crate::metrics::schedule_error::Errors;
+use crate::metrics::periods::PacketExtent;
+use crate::metrics::schedule_error::SendErrors;
 use crate::metrics::series::Series;
-use crate::metrics::stream::Stream;
+use crate::metrics::stream::EndedStream;
 use crate::session::Session;
-use crate::spec::Direction;
 use crate::summary::{Interval, Summary};
-use crate::time::WallTime;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -32,9 +34,10 @@ const AHEAD: [fn(&Exact<'_>); 5] = [
 
 /// All accepted packets at hand.
 pub(super) struct Exact<'a> {
+    engine: &'a Engine,
     gathered: &'a Gathered,
     all: &'a AllPackets<'a>,
-    stream: Stream<'a>,
+    stream: EndedStream<'a>,
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
@@ -42,54 +45,33 @@ pub(super) struct Exact<'a> {
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// The clocks of a test whose gathered packets lie between the times of the stream.
-pub(super) fn clock(gathered: &Gathered, session: &Session) -> ClockEstimate {
-    ClockEstimate::new(session, stream_times(&gathered.samples, session.spec.direction()))
-}
-
-/// What `make` makes of what was gathered; `late` packets of it were taken out.
+/// What `make` makes of a stream whose packets are all kept; `late` of them were taken out.
 pub(super) fn found<T>(
+    engine: &Engine,
     gathered: &Gathered,
-    (session, options, kind): (&Session, &Options, Kind),
+    test: Test<'_>,
     clock: ClockEstimate,
     late: u64,
     helpers: Option<&dyn Helpers>,
     make: impl FnOnce(&dyn Findings) -> T,
 ) -> T {
-    let Gathered { classifier, samples, copies, tally, notes, .. } = gathered;
-    let series = Series::new(samples);
-    let came = gathered.came();
-    let extent = KnownPackets::of(session, &came);
-    let accepted = samples.len() as u64 + gathered.delayless.len();
-    let counted = Counted {
-        sent: extent.sent.max(accepted),
-        tail_unknown: !extent.complete,
-        end: extent.end,
-        received: classifier.received,
-        accepted,
-        duplicate: copies.len(),
-        invalid: classifier.invalid,
-        late,
-        rx_time_regressions: tally.rx_time_regressions,
-        delayless: gathered.delayless.len(),
+    let series = Series::new(&gathered.samples);
+    let known = StreamFacts {
+        counted: ArrivalCounts { late, ..engine.counted(test.session) },
+        ..engine.known(test, clock, &PacketExtent::of(&series))
     };
-    let known = Known {
-        session,
-        options,
-        percents: options.all_percents(),
-        clock,
-        counted,
-        periods: Periods::new(session, &Extent::of(&series)),
-        kind,
-        tally,
-        two_way: OnceLock::new(),
-    };
-    let queued = notes.iter().flat_map(RowNotes::waits).collect();
-    let all = AllPackets::new(&known, (samples, series), &classifier.accepted, came, copies, queued);
+    let (came, mut accepted) = (&engine.classifier.accepted, Cow::Borrowed(&engine.classifier.accepted));
+    gathered.delayless.iter().for_each(|seq| {
+        accepted.to_mut().remove(seq);
+    });
+    let queued = gathered.notes.iter().flat_map(RowNotes::waits).collect();
+    let packets = (&gathered.samples, series);
+    let all = AllPackets::new(&known, packets, &accepted, Cow::Borrowed(came), &gathered.copies, queued);
     let mut found = Exact {
+        engine,
         gathered,
         all: &all,
-        stream: Stream::of_all(&all),
+        stream: EndedStream::of_all(&all),
         helpers,
         judgement: OnceLock::new(),
         comparable: OnceLock::new(),
@@ -125,7 +107,7 @@ impl Exact<'_> {
 }
 
 impl Findings for Exact<'_> {
-    fn stream(&self) -> &Stream<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
         &self.stream
     }
 
@@ -144,17 +126,18 @@ impl Findings for Exact<'_> {
         let (session, end) = (known.session, known.counted.end);
         let windows = windows::of(series, came, self.gathered, session, end, length);
         let options = windows::options(known.options);
-        let summary = |part: &Gathered, session: &Session| {
-            let test = (session, &options, known.kind);
-            found(part, test, clock(part, session), 0, None, |found| {
+        let summary = |part: &Engine, session: &Session| {
+            let Some(gathered) = part.gathered() else { return Summary::default() };
+            let test = Test { session, options: &options, kind: known.kind };
+            found(part, gathered, test, gathered.clock(session), 0, None, |found| {
                 assemble::summary(found, None, Vec::new())
             })
         };
-        windows::analysed(windows, self.gathered, session, series, end, self.helpers, summary)
+        windows::analysed(windows, self.engine, self.gathered, session, series, end, self.helpers, summary)
     }
 
     fn judgement(&self) -> Option<Judgement> {
-        let Gathered { copies, tally, notes, .. } = self.gathered;
+        let Gathered { copies, notes, .. } = self.gathered;
         let (notes, known) = (notes.as_ref()?, self.stream.known);
         let judge = known.options.judge.as_ref()?;
         let judged = || {
@@ -166,9 +149,9 @@ impl Findings for Exact<'_> {
                 copies,
                 clock: &known.clock,
                 notes,
-                arrived_by: tally.arrived_by(),
-                off_schedule: self.all.errors().map(Errors::extremes),
-                round_trip: known.kind == Kind::RoundTrips,
+                arrived_by: self.engine.tally.arrived_by(),
+                off_schedule: self.all.errors().map(SendErrors::extremes),
+                round_trip: known.kind == DelayKind::RoundTrips,
             })
         };
         Some(self.judgement.get_or_init(judged).clone())
@@ -179,14 +162,4 @@ impl Findings for Exact<'_> {
         let delays = || self.all.series.iter().map(|p| p.delay).collect();
         Some(self.comparable.get_or_init(|| Comparable::new(delays(), self.all.sample(), seed)).clone())
     }
-}
-
-/// First and last time of the stream on the client's clock.
-pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
-    let time = |k: usize| match direction {
-        Direction::Up => WallTime(samples.sent[k]),
-        Direction::Down => WallTime(samples.packet(k).arrived()),
-    };
-    let last = samples.len().checked_sub(1)?;
-    Some((time(0).min(time(last)), time(0).max(time(last))))
 }

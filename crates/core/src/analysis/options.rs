@@ -3,7 +3,7 @@
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::evidence::SharedJudge;
-use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
+use crate::metrics::dejitter::{DEFAULT_BUFFERS_MS, VoiceCodec};
 use crate::metrics::emodel::DelayModel;
 use crate::time::Span;
 
@@ -26,7 +26,7 @@ pub struct Options {
     /// Whether the wait and other uses of absolute delay may rely on the raw clocks.
     pub trust_clocks: bool,
     /// The codec for the de-jitter curve.
-    pub codec: Codec,
+    pub codec: VoiceCodec,
     /// How delay impairs speech.
     pub delay_model: DelayModel,
     /// Packets per talk spurt, for the adaptive buffer.
@@ -63,7 +63,7 @@ impl Default for Options {
             bins: Bins::default(),
             wait: None,
             trust_clocks: false,
-            codec: Codec::default(),
+            codec: VoiceCodec::default(),
             delay_model: DelayModel::default(),
             spurt: 50,
             buffers: DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),

@@ -1,7 +1,7 @@
 //! [`Plain`]: packets that come as they should, by columns: nearly all of nearly all tests. They are taken together; what
 //! else there is, row by row.
 
-use crate::metrics::classify::Packet;
+use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::series::{Samples, runs};
 use crate::record::PacketRecord;
 use std::ops::Range;
@@ -132,8 +132,8 @@ impl Plain {
     }
 
     /// The packets.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = AcceptedPacket> + '_ {
         let times = self.sent().iter().zip(self.delay());
-        self.seq().iter().zip(times).map(|(&seq, (&sent, &delay))| Packet { seq, sent, delay })
+        self.seq().iter().zip(times).map(|(&seq, (&sent, &delay))| AcceptedPacket { seq, sent, delay })
     }
 }

@@ -1,10 +1,15 @@
 //! An [`Analyzer`] in its stored form: [`Saved`].
 
-use super::stream::Stream;
-use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
-use super::{Analyzer, Gathered, Mode, Options, Tally};
+use super::check::{Impossible, MOST_ROWS, require};
+use super::engine::{Engine, Kept};
+use super::gathered::Gathered;
+use super::sketch::Sketch;
+use super::tally::Tally;
+use super::twoway::{BothWays, Returned, STRETCHES};
+use super::{Analyzer, Options};
 use crate::clock::ClockProbe;
 use crate::evidence::RowNotes;
+use crate::metrics::classify::Classifier;
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
@@ -13,18 +18,8 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// More rows than any test has: sums of counts below this cannot overflow.
-pub(crate) const MOST_ROWS: u64 = 1 << 48;
-
-/// Why stored data cannot be the state of an analysis.
-#[derive(Debug)]
-pub(crate) struct Impossible(pub &'static str);
-
 const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
-
-pub(super) fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
-    if holds { Ok(()) } else { Err(Impossible(otherwise)) }
-}
+const COUNTS: &str = "counts that do not add up";
 
 /// The state of an analysis.
 #[derive(Serialize, Deserialize)]
@@ -43,10 +38,11 @@ pub(crate) enum SavedView<'a> {
     /// All packets.
     Packets(Box<SavedPackets<'a>>),
     /// What is kept in constant memory.
-    Streaming(Box<Cow<'a, Stream>>),
+    Streaming(Box<Sketch>),
 }
 
-/// The packets of a stream in arrival order. Which numbers were accepted follows from them.
+/// The packets of a stream in arrival order. Which numbers were accepted follows from them; what is beside them is in an
+/// order of its own, so that the bytes do not tell in how many parts the rows came.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedPackets<'a> {
     received: u64,
@@ -73,26 +69,19 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// Its stored form; `None` of a test within a test.
+    /// Its stored form; `None` of a test that has no view.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
-        let Mode::TwoWay(views) = &self.mode else { return self.saved_view().map(Saved::OneWay) };
+        let mut views = self.views.iter().map(Engine::saved);
+        let Some(both) = &self.both_ways else { return views.next().map(Saved::OneWay) };
         Some(Saved::TwoWay(Box::new(SavedTwoWay {
-            round_trip: views.round_trip.saved_view()?,
-            up: views.up.saved_view()?,
-            down: views.down.saved_view()?,
-            fastest: views.fastest,
-            processing: views.processing,
-            processing_sum: views.processing_sum,
-            returned: views.returned,
+            round_trip: views.next()?,
+            up: views.next()?,
+            down: views.next()?,
+            fastest: both.fastest,
+            processing: both.processing,
+            processing_sum: both.processing_sum,
+            returned: both.returned,
         })))
-    }
-
-    fn saved_view(&self) -> Option<SavedView<'_>> {
-        match &self.mode {
-            Mode::Exact(gathered) => Some(SavedView::Packets(Box::new(gathered.saved()))),
-            Mode::Streaming(stream) => Some(SavedView::Streaming(Box::new(stream.with_all_settled()))),
-            Mode::TwoWay(_) => None,
-        }
     }
 
     /// The analysis of the test `session` describes as it was saved: of all packets or in constant memory, whatever
@@ -103,94 +92,106 @@ impl Analyzer {
         options: &Options,
     ) -> Result<Analyzer, Impossible> {
         let mut analyzer = Analyzer::new(session, options);
-        match (&mut analyzer.mode, saved) {
-            (Mode::TwoWay(views), Saved::TwoWay(saved)) => views.restore(*saved)?,
-            (_, Saved::OneWay(saved)) => analyzer.restore(saved)?,
-            (_, Saved::TwoWay(_)) => return Err(Impossible(UNLIKE)),
-        }
-        Ok(analyzer)
-    }
-
-    fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
-        let streaming = matches!(saved, SavedView::Streaming(_));
-        *self = Analyzer::new(&self.test, &Options { streaming, ..self.options.clone() });
-        match (&mut self.mode, saved) {
-            (Mode::Exact(gathered), SavedView::Packets(saved)) => gathered.restore(*saved)?,
-            (Mode::Streaming(stream), SavedView::Streaming(saved)) => stream.restore(saved.into_owned())?,
+        let views = match (&mut analyzer.both_ways, saved) {
+            (None, Saved::OneWay(saved)) => vec![saved],
+            (Some(both), Saved::TwoWay(saved)) => {
+                let SavedTwoWay { round_trip, up, down, fastest, processing, processing_sum, returned } =
+                    *saved;
+                let answered = processing.map_or(0, |p| p.n);
+                require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
+                // The sum of so many times of 64 bits each, and it cannot overflow as more come.
+                require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
+                **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
+                vec![round_trip, up, down]
+            }
             _ => return Err(Impossible(UNLIKE)),
-        }
-        self.keep_to_memory();
-        Ok(())
+        };
+        analyzer.views.iter_mut().zip(views).try_for_each(|(view, saved)| view.restore(saved))?;
+        Ok(analyzer)
     }
 }
 
-impl Gathered {
-    fn saved(&self) -> SavedPackets<'_> {
-        SavedPackets {
-            received: self.classifier.received,
-            invalid: self.classifier.invalid,
-            accepted: Cow::Borrowed(&self.samples),
-            delayless: Cow::Borrowed(&self.delayless),
-            copies: Cow::Borrowed(&self.copies),
-            damaged: Cow::Borrowed(&self.damaged),
-            tally: Cow::Borrowed(&self.tally),
-            notes: self.notes.as_ref().map_or_else(Cow::default, Cow::Borrowed),
+impl Engine {
+    fn saved(&self) -> SavedView<'_> {
+        match &self.samples {
+            Kept::All(packets) => SavedView::Packets(Box::new(SavedPackets {
+                received: self.classifier.received,
+                invalid: self.classifier.invalid,
+                accepted: Cow::Borrowed(&packets.samples),
+                delayless: Cow::Borrowed(&packets.delayless),
+                copies: Cow::Owned(packets.copies.sorted()),
+                damaged: Cow::Owned(packets.damaged.sorted()),
+                tally: Cow::Borrowed(&self.tally),
+                notes: packets.notes.as_ref().map_or_else(Cow::default, Cow::Borrowed),
+            })),
+            Kept::Sketched(sketch) => {
+                SavedView::Streaming(Box::new(sketch.stored(self.classifier.clone(), self.tally.clone())))
+            }
         }
     }
 
     /// Takes over what was saved, after a check that an analysis can have come to it.
-    fn restore(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
-        let SavedPackets { received, invalid, accepted, delayless, copies, damaged, tally, notes } = saved;
+    fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
+        match saved {
+            SavedView::Packets(saved) => self.restore_packets(*saved)?,
+            SavedView::Streaming(saved) => self.restore_sketch(*saved)?,
+        }
+        self.keep_to_room();
+        Ok(())
+    }
+
+    fn restore_sketch(&mut self, mut saved: Sketch) -> Result<(), Impossible> {
+        let mut begun = self.sketched();
+        let Some((mut read, tally)) = saved.classifier.take().zip(saved.tally.take()) else {
+            return Err(Impossible("no rows"));
+        };
+        require(read.received <= MOST_ROWS, COUNTS)?;
         let packets = self.classifier.packets();
+        let Kept::Sketched(sketch) = &mut begun.samples else { return Err(Impossible(UNLIKE)) };
+        sketch.restore(saved, &read, packets)?;
+        begun.tally = self.tally.restore(tally, read.received).ok_or(Impossible(COUNTS))?;
+        read.set_packets(packets);
+        begun.classifier = read;
+        *self = begun;
+        Ok(())
+    }
+
+    fn restore_packets(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
+        let SavedPackets { received, invalid, accepted, delayless, copies, damaged, tally, notes } = saved;
+        let mut classifier = Classifier::new(self.classifier.packets());
+        let packets = classifier.packets();
         let samples = accepted.into_owned();
         let rows = samples.len();
         require(rows == samples.sent.len() && rows == samples.delay.len(), "columns of different lengths")?;
         for packet in samples.iter() {
             require(packet.seq < packets, "a sequence number beyond the test")?;
             require(packet.sent.checked_add(packet.delay).is_some(), "a time beyond the clock")?;
-            require(self.classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
+            require(classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
         }
-        let accepted = &self.classifier.accepted;
+        let accepted = &classifier.accepted;
+        require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
+        require(notes.is_possible(accepted), "a note on no packet")?;
         for seq in delayless.iter() {
             require(seq < packets, "a sequence number beyond the test")?;
-            require(!accepted.contains(seq), "a packet accepted twice")?;
+            require(classifier.accepted.insert(seq), "a packet accepted twice")?;
         }
-        let came = |seq| accepted.contains(seq) || delayless.contains(seq);
-        require(copies.iter().all(|(seq, _)| came(seq)), "a copy of no packet")?;
+        let came = &classifier.accepted;
+        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
         require(damaged.iter().all(|(seq, _)| seq < packets), "a sequence number beyond the test")?;
         let counted = (rows as u64 + delayless.len()).checked_add(copies.len());
         let counted = counted.and_then(|n| n.checked_add(invalid));
-        require(counted == Some(received) && received <= MOST_ROWS, "counts that do not add up")?;
-        require(damaged.len() <= invalid, "counts that do not add up")?;
-        require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
-        require(notes.is_possible(accepted), "a note on no packet")?;
-        let tally = self.tally.restore(tally.into_owned(), received);
-        self.tally = tally.ok_or(Impossible("counts that do not add up"))?;
-        (self.classifier.received, self.classifier.invalid) = (received, invalid);
-        self.samples = samples;
-        self.delayless = delayless.into_owned();
-        self.notes = Some(notes.into_owned());
-        (self.copies, self.damaged) = (copies.into_owned(), damaged.into_owned());
-        Ok(())
-    }
-}
-
-impl TwoWayAnalysis {
-    fn restore(&mut self, saved: SavedTwoWay<'_>) -> Result<(), Impossible> {
-        self.round_trip.restore(saved.round_trip)?;
-        self.up.restore(saved.up)?;
-        self.down.restore(saved.down)?;
-        let answered = saved.processing.map_or(0, |p| p.n);
-        // The sum of so many times of 64 bits each, and it cannot overflow as more come.
-        require(answered <= MOST_ROWS && saved.returned.back <= MOST_ROWS, "counts that do not add up")?;
-        require(
-            saved.processing_sum.unsigned_abs() <= u128::from(answered) << 64,
-            "counts that do not add up",
-        )?;
-        self.fastest = saved.fastest;
-        self.processing = saved.processing;
-        self.processing_sum = saved.processing_sum;
-        self.returned = saved.returned;
+        require(counted == Some(received) && received <= MOST_ROWS, COUNTS)?;
+        require(damaged.len() <= invalid, COUNTS)?;
+        self.tally = self.tally.restore(tally.into_owned(), received).ok_or(Impossible(COUNTS))?;
+        (classifier.received, classifier.invalid) = (received, invalid);
+        self.classifier = classifier;
+        self.samples = Kept::All(Box::new(Gathered {
+            samples,
+            delayless: delayless.into_owned(),
+            copies: copies.into_owned(),
+            damaged: damaged.into_owned(),
+            notes: Some(notes.into_owned()),
+        }));
         Ok(())
     }
 }

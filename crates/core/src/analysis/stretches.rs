@@ -5,14 +5,14 @@
 //! stretch, the packets around its begin are put before those of the next one ([`StretchSeam`]), which so shows what it rose
 //! from and what it falls to.
 
-use super::Gathered;
-use super::exact::stream_times;
+use super::check::{Impossible, MOST_ROWS, require};
+use super::gathered::{Gathered, stream_times};
 use super::plain::Plain;
-use super::saved::{Impossible, MOST_ROWS, require};
+use super::tally::Tally;
 use crate::evidence::{
     Evidence, Judgement, KnownPackets, RowNotes, SharedJudge, StretchFindings, StretchSeam, WholeStream,
 };
-use crate::metrics::classify::Packet;
+use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
 use crate::metrics::schedule_error::extreme_errors;
@@ -21,7 +21,7 @@ use crate::metrics::series::{Samples, Series};
 use crate::record::{Moment, PacketRecord};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
-use crate::time::Source;
+use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
 /// Packets of a stretch.
@@ -105,15 +105,14 @@ impl Stretches {
 
     /// Adds the rows of an analysis of all packets, stretch after stretch.
     #[must_use]
-    pub(super) fn append_packets(&mut self, next: &Gathered) -> bool {
-        let came = next.came().into_owned();
+    pub(super) fn append_packets(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) -> bool {
         let Some(notes) = next.notes.clone() else { return false };
         let last = came.max().unwrap_or(0);
         let first = next.samples.iter().next();
         let origin = first.map(|packet| self.before(packet.seq, packet.sent));
-        let Gathered { samples, delayless, copies, damaged, tally, .. } = next;
+        let Gathered { samples, delayless, copies, damaged, .. } = next;
         let (samples, delayless) = (samples.clone(), delayless.clone());
-        let (copies, damaged) = (copies.clone(), damaged.clone());
+        let (copies, damaged) = (copies.sorted(), damaged.sorted());
         let mut rows = Rows { samples, delayless, copies, damaged, notes, arrived: tally.arrived(), came };
         let mut later = Vec::new();
         for begin in (1..=last / self.length).rev().map(|k| k * self.length) {
@@ -170,7 +169,7 @@ impl Stretches {
     }
 
     /// The first copy of packet `seq`, of which `packet` is None if it has no delay.
-    pub fn push(&mut self, seq: u32, packet: Option<Packet>, record: &PacketRecord) {
+    pub fn push(&mut self, seq: u32, packet: Option<AcceptedPacket>, record: &PacketRecord) {
         while self.seam.place(seq).is_some_and(|n| n >= self.length + self.slack()) {
             self.close();
         }
@@ -184,7 +183,7 @@ impl Stretches {
         match packet {
             Some(packet) => {
                 notes.push(record, seq);
-                samples.push(Packet { seq, ..packet });
+                samples.push(AcceptedPacket { seq, ..packet });
             }
             None => {
                 delayless.insert(seq);
@@ -368,7 +367,7 @@ impl Rows {
     /// These and then `later`, with numbers `by` higher.
     fn joined(mut self, later: Rows, by: u32) -> Rows {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = later;
-        samples.iter().for_each(|p| self.samples.push(Packet { seq: p.seq.saturating_add(by), ..p }));
+        samples.iter().for_each(|p| self.samples.push(AcceptedPacket { seq: p.seq.saturating_add(by), ..p }));
         for (mine, theirs) in [(&mut self.delayless, &delayless), (&mut self.came, &came)] {
             theirs.iter().for_each(|seq| {
                 mine.insert(seq.saturating_add(by));
@@ -420,7 +419,7 @@ impl Rows {
     ) -> T {
         let Rows { samples, copies, notes, arrived, came, .. } = self;
         let series = Series::new(samples);
-        let mut stamped = Source::ALL.into_iter().filter(|s| arrived[*s as usize] > 0);
+        let mut stamped = StampSource::ALL.into_iter().filter(|s| arrived[*s as usize] > 0);
         let arrived_by = stamped.next().filter(|_| stamped.next().is_none());
         judge(&Evidence {
             session,
@@ -450,7 +449,7 @@ impl Rows {
         require(numbers, "sequence numbers beyond the test")?;
         let apart = delayless.iter().all(|seq| came.contains(seq) && !accepted.contains(seq));
         require(apart && came.len() == accepted.len() + delayless.len(), "counts that do not add up")?;
-        let of_clock = |p: Packet| p.sent.checked_add(p.delay).is_some();
+        let of_clock = |p: AcceptedPacket| p.sent.checked_add(p.delay).is_some();
         require(samples.iter().all(of_clock), "a time beyond the clock")?;
         require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
         require(damaged.iter().all(|(seq, _)| seq < end), "sequence numbers beyond the test")?;

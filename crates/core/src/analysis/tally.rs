@@ -4,8 +4,8 @@ use super::plain::Plain;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
 use crate::record::{Moment, PacketRecord};
 use crate::session::Session;
-use crate::summary::{Coverage, FarEnd, Stamps};
-use crate::time::Source;
+use crate::summary::{Coverage, ReceivedHeaders, StampCounts};
+use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -231,9 +231,9 @@ impl Tally {
     }
 
     /// Where the stamps of a session came from.
-    pub fn stamps(&self, session: &Session) -> Stamps {
+    pub fn stamps(&self, session: &Session) -> StampCounts {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
-        Stamps {
+        StampCounts {
             sent: coverage(self.sent),
             arrived: coverage(self.arrived),
             send_lag_mean_ns: self.send_lag.mean(),
@@ -256,14 +256,14 @@ impl Tally {
     }
 
     /// Where all arrived stamps were taken; `None` where in several places.
-    pub fn arrived_by(&self) -> Option<Source> {
-        let mut taken = Source::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
+    pub fn arrived_by(&self) -> Option<StampSource> {
+        let mut taken = StampSource::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
         taken.next().filter(|_| taken.next().is_none())
     }
 
     /// What the receiver saw.
-    pub fn far_end(&self) -> FarEnd {
-        let mut seen = FarEnd { odd_sizes: self.odd_sizes, ..FarEnd::default() };
+    pub fn far_end(&self) -> ReceivedHeaders {
+        let mut seen = ReceivedHeaders { odd_sizes: self.odd_sizes, ..ReceivedHeaders::default() };
         let add = |map: &mut BTreeMap<u8, u64>, key: u8, count: u64| {
             if count > 0 {
                 *map.entry(key).or_default() += count;

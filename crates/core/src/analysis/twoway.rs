@@ -1,19 +1,21 @@
-//! Two-way tests: the round trips through the one analysis, and each way beside them.
+//! Two-way tests: three views of each packet – the round trip and either way – each analysed as a stream.
 
-use super::assemble::{self, BothWays, OnThatWay};
-use super::{Analyzer, Options, Samples};
+use super::assemble::{self, OnThatWay};
+use super::engine::Engine;
+use super::found::Test;
+use super::{Options, Samples};
 use crate::answer::Answer;
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
-use crate::metrics::known::{Counted, Kind};
-use crate::metrics::seqset::Run;
+use crate::metrics::known::{ArrivalCounts, DelayKind};
+use crate::metrics::seqset::SeqRun;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
-    Directions, LossRun, LostOn, NotAnswers, Processing, Sending, TwoWay, TwoWayFigures, View, Way,
-    far_clock, lacks_delay, processing, project,
+    DirectionResult, Directions, LossRun, LossSide, NotAnswers, Processing, RecordView, SendingMode, TwoWay,
+    TwoWayFigures, far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
@@ -21,19 +23,19 @@ use serde::{Deserialize, Serialize};
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.
 pub(super) const STRETCHES: usize = 8;
 
-/// Analyses of the three views of one two-way test.
+/// The views of a two-way test, in the order of their analyses. The first is the test's own.
+pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
+
+/// What is kept of a two-way test beside its views.
 #[derive(Clone, Debug)]
-pub(super) struct TwoWayAnalysis {
-    pub(super) round_trip: Analyzer,
-    pub(super) up: Analyzer,
-    pub(super) down: Analyzer,
-    far_clock: bool,
-    processing_apart: bool,
-    pub(super) packets: u32,
-    pub(super) fastest: [Option<ClockProbe>; STRETCHES],
-    pub(super) processing: Option<Processing>,
-    pub(super) processing_sum: i128,
-    pub(super) returned: Returned,
+pub(super) struct BothWays {
+    pub far_clock: bool,
+    pub processing_apart: bool,
+    pub packets: u32,
+    pub fastest: [Option<ClockProbe>; STRETCHES],
+    pub processing: Option<Processing>,
+    pub processing_sum: i128,
+    pub returned: Returned,
 }
 
 /// Whether answers came back in the order of this host's clock.
@@ -58,15 +60,9 @@ impl Returned {
     }
 }
 
-impl TwoWayAnalysis {
-    pub fn new(session: &Session, facts: &TwoWay, options: &Options) -> TwoWayAnalysis {
-        let one_way = Options { comparable: None, ..options.clone() };
-        let view =
-            |v| Analyzer::new(&of_view(session, v), if v == View::RoundTrip { options } else { &one_way });
-        TwoWayAnalysis {
-            round_trip: view(View::RoundTrip),
-            up: view(View::Up),
-            down: view(View::Down),
+impl BothWays {
+    pub fn new(session: &Session, facts: &TwoWay) -> BothWays {
+        BothWays {
             far_clock: facts.far_clock,
             processing_apart: facts.processing_apart,
             packets: session.spec.packets(),
@@ -77,34 +73,37 @@ impl TwoWayAnalysis {
         }
     }
 
-    pub fn push(&mut self, record: &PacketRecord) {
-        self.push_all(core::slice::from_ref(record));
-    }
-
-    /// The next records, in arrival order.
-    pub fn push_all(&mut self, records: &[PacketRecord]) {
-        let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
+    /// The next records, in arrival order, each as one of every view.
+    pub fn push_all(&mut self, views: &mut [Engine], records: &[PacketRecord]) {
         for record in records {
             self.beside(record);
-            let Some(round_trip) = project(record, View::RoundTrip) else { continue };
-            if round_trip.flags.is_clean() && lacks_delay(record, self.processing_apart) {
-                self.round_trip.push_all(&seen);
-                seen.clear();
-                self.round_trip.push_delayless(&round_trip);
-            } else {
-                seen.push(round_trip);
+            if self.far_clock {
+                self.probe(record);
             }
         }
-        self.round_trip.push_all(&seen);
-        if !self.far_clock {
-            return;
+        // Without the far host's own times there is no way by itself.
+        let seen = if self.far_clock { VIEWS.len() } else { 1 };
+        for (engine, view) in views.iter_mut().zip(VIEWS).take(seen) {
+            self.push_view(engine, view, records);
         }
-        for (analyzer, view) in [(&mut self.up, View::Up), (&mut self.down, View::Down)] {
-            seen.clear();
-            seen.extend(records.iter().filter_map(|record| project(record, view)));
-            analyzer.push_all(&seen);
+    }
+
+    fn push_view(&self, engine: &mut Engine, view: RecordView, records: &[PacketRecord]) {
+        let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
+        for record in records {
+            let Some(projected) = project(record, view) else { continue };
+            let is_delayless = view == RecordView::RoundTrip
+                && projected.flags.is_clean()
+                && lacks_delay(record, self.processing_apart);
+            if is_delayless {
+                engine.push_all(&seen);
+                seen.clear();
+                engine.push_delayless(&projected);
+            } else {
+                seen.push(projected);
+            }
         }
-        records.iter().for_each(|record| self.probe(record));
+        engine.push_all(&seen);
     }
 
     /// What is kept beside the views.
@@ -139,10 +138,7 @@ impl TwoWayAnalysis {
         }
     }
 
-    pub fn append(&mut self, next: TwoWayAnalysis) -> Result<(), super::NotMergeable> {
-        self.round_trip.append(next.round_trip)?;
-        self.up.append(next.up)?;
-        self.down.append(next.down)?;
+    pub fn append(&mut self, next: BothWays) {
         for (mine, theirs) in self.fastest.iter_mut().zip(next.fastest) {
             *mine = match (*mine, theirs) {
                 (Some(a), Some(b)) => Some(if b.rtt() < a.rtt() { b } else { a }),
@@ -150,7 +146,6 @@ impl TwoWayAnalysis {
             };
         }
         self.append_beside(next.returned, next.processing, next.processing_sum);
-        Ok(())
     }
 
     /// Adds what is kept beside the views.
@@ -165,38 +160,47 @@ impl TwoWayAnalysis {
         };
     }
 
-    pub fn received(&self) -> u64 {
-        self.round_trip.received()
-    }
-
-    pub fn finish(mut self, session: &Session, helpers: Option<&dyn Helpers>) -> (Summary, Samples) {
+    /// The summary of the test, of whose `views` the first are its round trips.
+    pub fn finish(
+        self,
+        views: Vec<Engine>,
+        session: &Session,
+        options: &Options,
+        helpers: Option<&dyn Helpers>,
+    ) -> (Summary, Samples) {
+        let Ok([mut round_trip, mut up, down]) = <[Engine; 3]>::try_from(views) else {
+            return Default::default();
+        };
         // Without the far host's own time arrivals are not those of the rows, and the order of the answers says
         // nothing of the far host's clock.
-        self.round_trip.set_regressions(self.returned.back);
-        self.up.set_regressions(0);
-        let TwoWayAnalysis { round_trip, up, down, far_clock, fastest, processing, processing_sum, .. } =
-            self;
+        round_trip.tally.rx_time_regressions = self.returned.back;
+        up.tally.rx_time_regressions = 0;
+        let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
+        let of_ways = Options { comparable: None, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = fastest.iter().flatten().copied().collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, helpers, |found, notes| {
+        let round_trips = of_view(session, RecordView::RoundTrip);
+        let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
+        round_trip.found(test, helpers, |found, notes| {
             let known = found.stream().known;
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let ways = Ways {
                 facts: &facts,
                 session: &seen,
+                options: &of_ways,
                 far_clock,
                 clock_ran_through: step.is_none(),
                 round_trips: known.counted,
                 period: known.periods.mean(),
             };
             let ((up, up_answer), (down, down_answer)) =
-                (ways.of(up, View::Up).unzip(), ways.of(down, View::Down).unzip());
+                (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
             let figures = TwoWayFigures {
-                sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
+                sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
                 timeout_ns: facts.timeout.map(|t| t.0),
                 up,
@@ -215,7 +219,7 @@ impl TwoWayAnalysis {
                 protocol: facts.protocol.clone(),
             };
             let answers = [up_answer.flatten(), down_answer.flatten()];
-            let both = BothWays { figures, answers, losses: facts.losses.clone() };
+            let both = assemble::BothWays { figures, answers, losses: facts.losses.clone() };
             let mut summary = assemble::summary(found, Some(both), notes);
             summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
@@ -283,9 +287,10 @@ struct Ways<'a> {
     facts: &'a TwoWay,
     /// With the fastest exchanges as probes.
     session: &'a Session,
+    options: &'a Options,
     far_clock: bool,
     clock_ran_through: bool,
-    round_trips: Counted,
+    round_trips: ArrivalCounts,
     /// Time between requests, in ns.
     period: Option<f64>,
 }
@@ -297,14 +302,15 @@ impl Ways<'_> {
     }
 
     /// The figures of one direction, and its answer if the far host's times show one.
-    fn of(&self, analyzer: Analyzer, view: View) -> Option<(Way, Option<Answer>)> {
+    fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let (way, _) = analyzer.found(&session, Kind::Way, None, |found, _| {
+        let test = Test { session: &session, options: self.options, kind: DelayKind::Way };
+        let (way, _) = engine.found(test, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
@@ -312,7 +318,7 @@ impl Ways<'_> {
                     let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
                     (None, None, None, samples.map(|samples| overtaken(samples, view)))
                 }
-                (Some(d), View::Down) => {
+                (Some(d), RecordView::Down) => {
                     let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
                     (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
                 }
@@ -343,16 +349,16 @@ impl Ways<'_> {
 }
 
 /// The session of one view, as if it had been a one-way test.
-fn of_view(session: &Session, view: View) -> Session {
+pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;
     match view {
-        View::RoundTrip => {
+        RecordView::RoundTrip => {
             seen.server = HostFacts::default();
             seen.probes = Vec::new();
         }
-        View::Up => {}
-        View::Down => {
+        RecordView::Up => {}
+        RecordView::Down => {
             seen.spec = seen.spec.reversed();
             (seen.src, seen.dst) = (seen.dst, seen.src);
         }
@@ -363,7 +369,7 @@ fn of_view(session: &Session, view: View) -> Session {
 /// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
 /// lost. `whole` is what holds where all losses were on one way.
 fn losses_of(
-    view: View,
+    view: RecordView,
     runs: &[LossRun],
     lost: u64,
     whole: Option<Loss>,
@@ -379,22 +385,22 @@ fn losses_of(
         return (whole, None);
     }
     let (mine, other) = match view {
-        View::Down => (LostOn::Down, LostOn::Up),
-        _ => (LostOn::Up, LostOn::Down),
+        RecordView::Down => (LossSide::Down, LossSide::Up),
+        _ => (LossSide::Up, LossSide::Down),
     };
     // Requests lost on the way there never set out on the way back.
-    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == View::Down;
+    let skipped = |way: LossSide| way == LossSide::Either || way == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
-    let kept: Vec<Run> = runs
+    let kept: Vec<SeqRun> = runs
         .iter()
         .filter_map(|run| {
             let length = u64::from(run.length);
             let start = u64::from(run.first) - out;
             if skipped(run.way) {
                 out += length;
-                undetermined += if run.way == LostOn::Either { length } else { 0 };
+                undetermined += if run.way == LossSide::Either { length } else { 0 };
             }
-            (run.way == mine).then_some(Run { start, len: length })
+            (run.way == mine).then_some(SeqRun { start, len: length })
         })
         .collect();
     let n = session.packets().saturating_sub(out);
@@ -402,8 +408,8 @@ fn losses_of(
 }
 
 /// Runs that became neighbours when what lay between was left out are one.
-fn joined(runs: Vec<Run>) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
+    let mut joined: Vec<SeqRun> = Vec::with_capacity(runs.len());
     for run in runs {
         match joined.last_mut() {
             Some(last) if last.start + last.len == run.start => last.len += run.len,
@@ -415,9 +421,9 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
 
 /// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
 /// later one, on the way back those that had been answered before one that returned earlier.
-fn overtaken(samples: &Samples, view: View) -> u64 {
+fn overtaken(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
-        View::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
+        RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
         _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
     };
     packets.sort_unstable();
@@ -434,7 +440,7 @@ fn overtaken(samples: &Samples, view: View) -> u64 {
 mod tests {
     use super::*;
 
-    fn run(first: u32, length: u32, way: LostOn) -> LossRun {
+    fn run(first: u32, length: u32, way: LossSide) -> LossRun {
         LossRun { first, length, way }
     }
 
@@ -463,7 +469,7 @@ mod tests {
 
     #[test]
     fn losses_cluster_on_the_way_they_were_lost() {
-        use LostOn::{Down, Either, Up};
+        use LossSide::{Down, Either, Up};
         let spec = crate::TestSpec::new(
             crate::Direction::Up,
             crate::Transport::Udp,
@@ -475,22 +481,22 @@ mod tests {
         let session = Session::new(spec.unwrap());
         let runs = [run(10, 2, Up), run(12, 1, Down), run(20, 3, Either), run(23, 2, Down), run(40, 1, Up)];
         let of = |view, runs: &[LossRun], lost| losses_of(view, runs, lost, None, &session, Some(1e7));
-        let (up, unknown) = of(View::Up, &runs, 9);
+        let (up, unknown) = of(RecordView::Up, &runs, 9);
         let up = up.unwrap();
         assert_eq!((up.first_runs, unknown), (vec![[10, 2], [37, 1]], Some(3)));
         assert_eq!(up.ratio, Some(3.0 / 97.0));
-        let (down, _) = of(View::Down, &runs, 9);
+        let (down, _) = of(RecordView::Down, &runs, 9);
         let down = down.unwrap();
         assert_eq!((down.first_runs, down.ratio), (vec![[10, 1], [18, 2]], Some(3.0 / 94.0)));
         // What a log cannot mean is not believed.
         for wrong in [&runs[1..], &[run(10, 9, Up), run(12, 0, Up)], &[run(95, 9, Up)]] {
-            assert_eq!(of(View::Up, wrong, 9), (None, None), "{wrong:?}");
+            assert_eq!(of(RecordView::Up, wrong, 9), (None, None), "{wrong:?}");
         }
     }
 
     #[test]
     fn neighbours_after_leaving_out_are_one_run() {
-        let runs = [Run { start: 3, len: 2 }, Run { start: 5, len: 1 }, Run { start: 7, len: 1 }];
-        assert_eq!(joined(runs.to_vec()), [Run { start: 3, len: 3 }, Run { start: 7, len: 1 }]);
+        let runs = [SeqRun { start: 3, len: 2 }, SeqRun { start: 5, len: 1 }, SeqRun { start: 7, len: 1 }];
+        assert_eq!(joined(runs.to_vec()), [SeqRun { start: 3, len: 3 }, SeqRun { start: 7, len: 1 }]);
     }
 }

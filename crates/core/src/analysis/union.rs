@@ -4,12 +4,12 @@
 //! of the test before. Delays are as measured, but for the clocks: where both tests know how their clocks differ,
 //! the later test's is moved to the earlier one's.
 
-use super::exact;
-use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
-use super::{Analyzer, Gathered, Mode, NotMergeable};
+use super::engine::{Engine, Kept};
+use super::gathered::Gathered;
+use super::twoway::{BothWays, Returned, STRETCHES};
+use super::{Analyzer, NotMergeable};
 use crate::clock::ClockProbe;
-use crate::evidence::KnownPackets;
-use crate::metrics::classify::{Classifier, Packet};
+use crate::metrics::classify::{AcceptedPacket, Classifier};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
@@ -30,11 +30,7 @@ struct Shift {
 impl Analyzer {
     /// The number after the last packet that the test is known to have sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
-        match &self.mode {
-            Mode::Exact(gathered) => KnownPackets::of(session, &gathered.came()).end,
-            Mode::Streaming(stream) => stream.extent(session).end,
-            Mode::TwoWay(views) => views.round_trip.sent(session),
-        }
+        self.views.first().map_or(0, |view| view.extent(session).end)
     }
 
     /// Adds the analysis of another test, whose session was `theirs`; `mine` was this one's, `packets` is how many
@@ -42,66 +38,64 @@ impl Analyzer {
     pub(crate) fn unite(
         &mut self,
         mine: &Session,
-        next: Analyzer,
+        mut next: Analyzer,
         theirs: &Session,
         packets: u32,
     ) -> Result<(), NotMergeable> {
         let numbers = u32::try_from(self.sent(mine)).map_err(|_| NotMergeable::TooLong)?;
-        self.take_after(mine, next, theirs, (numbers, packets))?;
-        self.keep_to_memory();
-        Ok(())
-    }
-
-    fn take_after(
-        &mut self,
-        mine: &Session,
-        next: Analyzer,
-        theirs: &Session,
-        (numbers, packets): (u32, u32),
-    ) -> Result<(), NotMergeable> {
-        match (&mut self.mode, next.mode) {
-            (Mode::Exact(gathered), Mode::Exact(next)) => {
-                let by = gathered.time_to(&next, mine, theirs, numbers).ok_or(NotMergeable::TooFarApart)?;
-                let clocks = [(&*gathered, mine), (&next, theirs)];
-                let [Some(here), Some(there)] = clocks.map(|(g, s)| exact::clock(g, s).correction_ns) else {
-                    let shift = Shift { numbers, packets, sent: by, arrived: by };
-                    return gathered.take_after(*next, shift);
-                };
-                let clocks = here.checked_sub(there).ok_or(NotMergeable::TooFarApart)?;
-                let arrived = by.checked_add(clocks).ok_or(NotMergeable::TooFarApart)?;
-                gathered.take_after(*next, Shift { numbers, packets, sent: by, arrived })
+        let of_both = [&*self, &next].map(|test| test.views.iter().map(Engine::gathered).collect());
+        let [Some(here), Some(there)]: [Option<Vec<&Gathered>>; 2] = of_both else {
+            return Err(NotMergeable::AnotherTest);
+        };
+        let Some((first, second)) = here.first().zip(there.first()) else { return Ok(()) };
+        let near = time_between(first, second, mine, theirs, numbers).ok_or(NotMergeable::TooFarApart)?;
+        let clocks = match (&self.both_ways, &next.both_ways) {
+            (None, None) => {
+                let known = [(first, mine), (second, theirs)].map(|(of, s)| of.clock(s).correction_ns);
+                if let [Some(here), Some(there)] = known { here.checked_sub(there) } else { Some(0) }
             }
-            (Mode::TwoWay(views), Mode::TwoWay(next)) => views.unite(mine, *next, theirs, (numbers, packets)),
-            (Mode::Streaming(_), _) | (_, Mode::Streaming(_)) => Err(NotMergeable::AnotherTest),
-            _ => Err(super::ONE_WAY_AND_TWO_WAY),
+            (Some(mine), Some(next)) => mine.clock_ahead().checked_sub(next.clock_ahead()),
+            _ => return Err(super::ONE_WAY_AND_TWO_WAY),
+        };
+        let far = clocks.and_then(|c| c.checked_add(near)).ok_or(NotMergeable::TooFarApart)?;
+        let ends = if self.both_ways.is_some() { &VIEWS_ENDS[..] } else { &[[false, true]][..] };
+        for ((mine, theirs), ends) in self.views.iter_mut().zip(next.views).zip(ends) {
+            let [sent, arrived] = ends.map(|is_far| if is_far { far } else { near });
+            mine.take_after(theirs, Shift { numbers, packets, sent, arrived })?;
         }
-    }
-
-    fn gathered(&mut self) -> Result<&mut Gathered, NotMergeable> {
-        match &mut self.mode {
-            Mode::Exact(gathered) => Ok(gathered),
-            _ => Err(NotMergeable::AnotherTest),
+        if let Some((mine, theirs)) = self.both_ways.as_mut().zip(next.both_ways.take()) {
+            mine.unite(*theirs, (numbers, packets), [near, far]);
         }
+        Ok(())
     }
 }
 
-impl Gathered {
-    /// From the times of `next`, as recorded, to those it has behind the `numbers` packets of this test; `None` where
-    /// the clock does not reach so far.
-    fn time_to(&self, next: &Gathered, mine: &Session, theirs: &Session, numbers: u32) -> Option<i64> {
-        // When packet `seq` was due, by the packet nearest to it.
-        let due = |nearest: Option<Packet>, seq: i64, session: &Session| {
-            let Some(packet) = nearest else { return Some(None) };
-            let period = session.period().unwrap_or(Span(0));
-            let since = period.0.checked_mul(seq - i64::from(packet.seq))?;
-            packet.sent.checked_add(since).map(Some)
-        };
-        let end = due(self.samples.iter().max_by_key(|p| p.seq), numbers.into(), mine)?;
-        let start = due(next.samples.iter().min_by_key(|p| p.seq), 0, theirs)?;
-        end.zip(start).map_or(Some(0), |(end, start)| end.checked_sub(start))
-    }
+/// Whether the first and the last times of round trips, of the way there and of the way back are the far host's.
+const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
-    fn take_after(&mut self, next: Gathered, shift: Shift) -> Result<(), NotMergeable> {
+/// From the times of `next`, as recorded, to those it has behind the `numbers` packets of the test before; `None` where
+/// the clock does not reach so far.
+fn time_between(
+    before: &Gathered,
+    next: &Gathered,
+    mine: &Session,
+    theirs: &Session,
+    numbers: u32,
+) -> Option<i64> {
+    // When packet `seq` was due, by the packet nearest to it.
+    let due = |nearest: Option<AcceptedPacket>, seq: i64, session: &Session| {
+        let Some(packet) = nearest else { return Some(None) };
+        let period = session.period().unwrap_or(Span(0));
+        let since = period.0.checked_mul(seq - i64::from(packet.seq))?;
+        packet.sent.checked_add(since).map(Some)
+    };
+    let end = due(before.samples.iter().max_by_key(|p| p.seq), numbers.into(), mine)?;
+    let start = due(next.samples.iter().min_by_key(|p| p.seq), 0, theirs)?;
+    end.zip(start).map_or(Some(0), |(end, start)| end.checked_sub(start))
+}
+
+impl Engine {
+    fn take_after(&mut self, next: Engine, shift: Shift) -> Result<(), NotMergeable> {
         let next = next.shifted(shift).ok_or(NotMergeable::TooFarApart)?;
         self.classifier.set_packets(shift.packets);
         self.append(next);
@@ -109,21 +103,24 @@ impl Gathered {
     }
 
     /// The same packets with other numbers and times; `None` where these do not fit.
-    fn shifted(self, shift: Shift) -> Option<Gathered> {
-        let Gathered { classifier, samples, delayless, copies, damaged, tally, notes } = self;
+    fn shifted(self, shift: Shift) -> Option<Engine> {
+        let Kept::All(packets) = self.samples else { return None };
+        let Gathered { samples, delayless, copies, damaged, notes } = *packets;
         let mut moved = Samples::default();
-        let mut accepted = Classifier::new(shift.packets);
+        let mut came = Classifier::new(shift.packets);
+        (came.received, came.invalid) = (self.classifier.received, self.classifier.invalid);
         for packet in samples.iter() {
             let sent = packet.sent.checked_add(shift.sent)?;
             let arrived = packet.arrived().checked_add(shift.arrived)?;
             let seq = packet.seq.checked_add(shift.numbers)?;
-            moved.push(Packet { seq, sent, delay: arrived.checked_sub(sent)? });
-            accepted.accepted.insert(seq);
+            moved.push(AcceptedPacket { seq, sent, delay: arrived.checked_sub(sent)? });
+            came.accepted.insert(seq);
         }
-        (accepted.received, accepted.invalid) = (classifier.received, classifier.invalid);
         let mut without = SeqSet::default();
         for seq in delayless.iter() {
-            without.insert(seq.checked_add(shift.numbers)?);
+            let seq = seq.checked_add(shift.numbers)?;
+            without.insert(seq);
+            came.accepted.insert(seq);
         }
         let of_copies = |copies: &Copies| {
             let mut moved = Copies::default();
@@ -132,44 +129,26 @@ impl Gathered {
             }
             Some(moved)
         };
-        Some(Gathered {
-            classifier: accepted,
+        let packets = Gathered {
             samples: moved,
             delayless: without,
             copies: of_copies(&copies)?,
             damaged: of_copies(&damaged)?,
-            tally: tally.shifted(shift.numbers, shift.arrived),
             notes: notes.map(|notes| notes.shifted(shift.numbers)),
-        })
+        };
+        Some(Engine::of(&self.test, came, self.tally.shifted(shift.numbers, shift.arrived), packets))
     }
 }
 
-impl TwoWayAnalysis {
-    fn unite(
-        &mut self,
-        mine: &Session,
-        mut next: TwoWayAnalysis,
-        theirs: &Session,
-        (numbers, packets): (u32, u32),
-    ) -> Result<(), NotMergeable> {
-        let near = self.round_trip.gathered()?.time_to(next.round_trip.gathered()?, mine, theirs, numbers);
-        let near = near.ok_or(NotMergeable::TooFarApart)?;
-        // How far the far host's clock is ahead, as the fastest exchange tells.
-        let ahead = |fastest: &[Option<ClockProbe>]| {
-            let best = fastest.iter().flatten().min_by_key(|p| p.rtt());
-            best.map_or(0, |p| p.double_offset() / 2)
-        };
-        let clocks = ahead(&self.fastest).checked_sub(ahead(&next.fastest));
-        let far = clocks.and_then(|c| c.checked_add(near)).ok_or(NotMergeable::TooFarApart)?;
-        let parts = [
-            (&mut self.round_trip, &mut next.round_trip, near, near),
-            (&mut self.up, &mut next.up, near, far),
-            (&mut self.down, &mut next.down, far, near),
-        ];
-        for (here, there, sent, arrived) in parts {
-            let there = core::mem::replace(there.gathered()?, Gathered::empty());
-            here.gathered()?.take_after(there, Shift { numbers, packets, sent, arrived })?;
-        }
+impl BothWays {
+    /// How far the far host's clock is ahead, as the fastest exchange tells.
+    fn clock_ahead(&self) -> i64 {
+        let best = self.fastest.iter().flatten().min_by_key(|p| p.rtt());
+        best.map_or(0, |p| p.double_offset() / 2)
+    }
+
+    /// Adds what another test has beside its views, whose times are moved by so much at either host.
+    fn unite(&mut self, next: BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),
             arrived: p.arrived + Span(far),
@@ -179,11 +158,10 @@ impl TwoWayAnalysis {
         let later: Vec<Option<ClockProbe>> = next.fastest.iter().map(|p| p.as_ref().map(moved)).collect();
         self.fastest = spread(&self.fastest, &later, numbers, packets);
         let at = |time: Option<WallTime>| time.map(|t| t + Span(near));
-        let TwoWayAnalysis { returned, processing, processing_sum, .. } = next;
+        let BothWays { returned, processing, processing_sum, .. } = next;
         let returned = Returned { first: at(returned.first), last: at(returned.last), ..returned };
         self.packets = packets;
         self.append_beside(returned, processing, processing_sum);
-        Ok(())
     }
 }
 

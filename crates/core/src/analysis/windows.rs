@@ -1,13 +1,14 @@
 //! Analyses each window of `--interval` separately.
 
+use super::Options;
+use super::engine::Engine;
+use super::gathered::Gathered;
 use super::tally::Tally;
-use super::{Gathered, Options};
 use crate::helpers::Helpers;
-use crate::metrics::classify::{Classifier, Packet};
-use crate::metrics::duplicate::Copies;
+use crate::metrics::classify::Classifier;
 use crate::metrics::interval;
-use crate::metrics::seqset::{Run, SeqSet};
-use crate::metrics::series::{Samples, Series};
+use crate::metrics::seqset::{SeqRun, SeqSet};
+use crate::metrics::series::{Samples, Series, runs};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
 use crate::summary::{Interval, Summary};
@@ -20,9 +21,7 @@ const MOST: usize = 10_000;
 /// What falls into one window, numbered from its first packet.
 #[derive(Default)]
 struct Window {
-    samples: Samples,
-    delayless: SeqSet,
-    copies: Copies,
+    packets: Gathered,
     waited: Vec<u32>,
 }
 
@@ -49,23 +48,24 @@ pub(super) fn options(options: &Options) -> Options {
 /// knows no due times.
 pub(super) fn analysed(
     mut windows: Vec<Interval>,
+    engine: &Engine,
     gathered: &Gathered,
     session: &Session,
     series: &Series<'_>,
     end: u64,
     helpers: Option<&dyn Helpers>,
-    summarise: impl Fn(&Gathered, &Session) -> Summary + Sync,
+    summarise: impl Fn(&Engine, &Session) -> Summary + Sync,
 ) -> Vec<Interval> {
     let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
     if windows.len() > MOST {
         windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
         return windows;
     }
-    let parts = split(&windows, gathered);
+    let parts = split(&windows, engine, gathered);
     let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
-        let unrecorded = |run: Run| Run { start: run.start - from, ..run };
-        let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let unrecorded = |run: SeqRun| SeqRun { start: run.start - from, ..run };
+        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(unrecorded).collect();
         let Ok(packets) = u32::try_from(to - from) else {
             return interval::add_delays(window, to, series);
         };
@@ -79,16 +79,16 @@ pub(super) fn analysed(
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };
-        let Window { samples, delayless, copies, waited } = part;
+        let Window { packets: part, waited } = part;
         let mut classifier = Classifier::new(packets);
-        classifier.received = samples.len() as u64 + delayless.len() + copies.len();
-        for seq in &samples.seq {
-            classifier.accepted.insert(*seq);
-        }
+        classifier.received = part.samples.len() as u64 + part.delayless.len() + part.copies.len();
+        runs(&part.samples.seq).for_each(|run| classifier.accepted.insert_run(run));
+        part.delayless.iter().for_each(|seq| {
+            classifier.accepted.insert(seq);
+        });
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
-        let part = Gathered { classifier, samples, delayless, copies, tally, ..Gathered::empty() };
-        let summary = summarise(&part, &session);
+        let summary = summarise(&Engine::of(&engine.test, classifier, tally, part), &session);
         interval::take_delays(window, &summary);
         window.summary = Some(Box::new(summary));
     };
@@ -107,29 +107,38 @@ pub(super) fn analysed(
     windows
 }
 
-fn split(windows: &[Interval], gathered: &Gathered) -> Vec<Window> {
+fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Window> {
     let mut parts: Vec<Window> = windows.iter().map(|_| Window::default()).collect();
     // The last window that begins at or before the packet: those without a packet begin where the next does.
     let place = |seq: u32| {
         let k = windows.partition_point(|w| w.first_seq <= u64::from(seq)).checked_sub(1)?;
         Some((k, (u64::from(seq) - windows[k].first_seq) as u32))
     };
-    for packet in gathered.samples.iter() {
-        if let Some((k, seq)) = place(packet.seq) {
-            parts[k].samples.push(Packet { seq, ..packet });
-        }
+    let (Samples { seq, sent, delay, .. }, mut at) = (&gathered.samples, 0);
+    while let Some(first) = seq.get(at) {
+        let Some((k, _)) = place(*first) else {
+            at += 1;
+            continue;
+        };
+        let (from, end) = (windows[k].first_seq, windows.get(k + 1).map_or(u64::MAX, |w| w.first_seq));
+        let these = seq[at..].iter().take_while(|seq| (from..end).contains(&u64::from(**seq))).count();
+        let (to, these) = (&mut parts[k].packets.samples, at..at + these);
+        to.seq.extend(seq[these.clone()].iter().map(|seq| seq - from as u32));
+        to.sent.extend_from_slice(&sent[these.clone()]);
+        to.delay.extend_from_slice(&delay[these.clone()]);
+        at = these.end;
     }
     for seq in gathered.delayless.iter() {
         if let Some((k, seq)) = place(seq) {
-            parts[k].delayless.insert(seq);
+            parts[k].packets.delayless.insert(seq);
         }
     }
     for (seq, arrived) in gathered.copies.iter() {
         if let Some((k, seq)) = place(seq) {
-            parts[k].copies.push(seq, arrived);
+            parts[k].packets.copies.push(seq, arrived);
         }
     }
-    for seq in &gathered.tally.waited {
+    for seq in &engine.tally.waited {
         if let Some((k, seq)) = place(*seq) {
             parts[k].waited.push(seq);
         }

@@ -2,19 +2,19 @@
 
 mod spread;
 
-pub use spread::{Origin, Spread, interval};
+pub use spread::{ResampledSpread, SpreadMethod, interval};
 
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
 /// Number of ranks kept of a longer run.
-const KEPT: u64 = 257;
+const MAX_RANKS: u64 = 257;
 
 /// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
 /// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "UncheckedComparable")]
 pub struct Comparable {
     /// Accepted packets.
     n: u64,
@@ -22,14 +22,14 @@ pub struct Comparable {
     /// 257.
     pdv: Vec<i64>,
     /// `None` below 20 packets.
-    spread: Option<Spread>,
+    spread: Option<ResampledSpread>,
 }
 
 #[derive(Deserialize)]
-struct Unchecked {
+struct UncheckedComparable {
     n: u64,
     pdv: Vec<i64>,
-    spread: Option<Spread>,
+    spread: Option<ResampledSpread>,
 }
 
 /// Not a value that [`Comparable::new`] makes.
@@ -37,14 +37,14 @@ struct Unchecked {
 #[error("its part 'comparable' is damaged")]
 pub struct Damaged;
 
-impl TryFrom<Unchecked> for Comparable {
+impl TryFrom<UncheckedComparable> for Comparable {
     type Error = Damaged;
 
-    fn try_from(Unchecked { n, pdv, spread }: Unchecked) -> Result<Comparable, Damaged> {
-        let whole = pdv.len() as u64 == n.min(KEPT)
+    fn try_from(UncheckedComparable { n, pdv, spread }: UncheckedComparable) -> Result<Comparable, Damaged> {
+        let whole = pdv.len() as u64 == n.min(MAX_RANKS)
             && pdv.first().is_none_or(|x| *x >= 0)
             && pdv.is_sorted()
-            && spread.as_ref().is_none_or(Spread::is_sound);
+            && spread.as_ref().is_none_or(ResampledSpread::is_sound);
         if whole { Ok(Comparable { n, pdv, spread }) } else { Err(Damaged) }
     }
 }
@@ -57,14 +57,14 @@ impl Comparable {
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
-        let spread = Spread::of(&[&delays], all, seed);
+        let spread = ResampledSpread::of(&[&delays], all, seed);
         Comparable { spread, ..Comparable::ranks(all) }
     }
 
     fn ranks(all: &Sample) -> Comparable {
         let (n, least) = (all.len() as u64, all.min().unwrap_or_default());
         let above = |j| all.at(rank(n, j) as usize).map(|x| x.saturating_sub(least));
-        Comparable { n, pdv: (0..n.min(KEPT)).filter_map(above).collect(), spread: None }
+        Comparable { n, pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(), spread: None }
     }
 
     /// Accepted packets.
@@ -73,7 +73,7 @@ impl Comparable {
     }
 
     /// How uncertain the median and the 99th percentile are.
-    pub fn spread(&self) -> Option<&Spread> {
+    pub fn spread(&self) -> Option<&ResampledSpread> {
         self.spread.as_ref()
     }
 
@@ -102,7 +102,7 @@ impl Comparable {
 
 /// The rank of the j-th kept value of `n`.
 fn rank(n: u64, j: u64) -> u64 {
-    let steps = n.min(KEPT).saturating_sub(1).max(1);
+    let steps = n.min(MAX_RANKS).saturating_sub(1).max(1);
     (u128::from(j) * u128::from(n.saturating_sub(1)) / u128::from(steps)) as u64
 }
 

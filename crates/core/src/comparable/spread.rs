@@ -1,27 +1,27 @@
-//! [`Spread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
+//! [`ResampledSpread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
 
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
-use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
+use crate::metrics::bootstrap::{MIN_VALUES, block_length, resample};
 use crate::metrics::stat::t_quantile;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// Values of each statistic that are kept.
-const KEPT: usize = 99;
+const VALUES_PER_STATISTIC: usize = 99;
 /// A longer single run is divided into batches instead of resampled.
-const RESAMPLED: usize = 20_000;
+const MAX_RESAMPLED_PACKETS: usize = 20_000;
 /// Most values drawn.
-const BUDGET: usize = 8_000_000;
+const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
 /// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
 /// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Spread {
+pub struct ResampledSpread {
     /// How they were computed.
-    pub from: Origin,
+    pub from: SpreadMethod,
     /// Of the bootstrap.
     pub seed: u64,
     /// Number of resampled series; 0 for batches.
@@ -34,33 +34,33 @@ pub struct Spread {
     pub p99: Vec<f64>,
 }
 
-/// How a [`Spread`] was computed.
+/// How a [`ResampledSpread`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum SpreadMethod {
     /// A moving-block bootstrap.
     Bootstrap,
     /// 20 consecutive batches, and Student's t around the figure of the whole.
     Batches,
 }
 
-impl Spread {
+impl ResampledSpread {
     /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
-    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<Spread> {
+    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
-        if n < FEWEST_VALUES {
+        if n < MIN_VALUES {
             return None;
         }
-        if let ([run], true) = (runs, n > RESAMPLED) {
-            return Spread::batches(run, all, seed);
+        if let ([run], true) = (runs, n > MAX_RESAMPLED_PACKETS) {
+            return ResampledSpread::batches(run, all, seed);
         }
         let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
-        let resamples = (BUDGET / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
+        let resamples = (MAX_DRAWS / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
         let block = block_length(longest, correlated(longest));
         let [_, median, p99] = resample(runs, block, resamples, seed).map(equally_likely);
-        Some(Spread {
-            from: Origin::Bootstrap,
+        Some(ResampledSpread {
+            from: SpreadMethod::Bootstrap,
             seed,
             resamples,
             block: block as u64,
@@ -70,7 +70,7 @@ impl Spread {
     }
 
     /// Sectioning: the variation between batches shows how reliable the whole is.
-    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<Spread> {
+    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
         let mut at = |values: &[i64], p| {
@@ -86,8 +86,8 @@ impl Spread {
             let error = (squares / (BATCHES * (BATCHES - 1)) as f64).sqrt();
             Some(deviates().iter().map(|t| whole + error * t).collect())
         };
-        Some(Spread {
-            from: Origin::Batches,
+        Some(ResampledSpread {
+            from: SpreadMethod::Batches,
             seed,
             resamples: 0,
             block: size as u64,
@@ -96,29 +96,31 @@ impl Spread {
         })
     }
 
-    /// Whether [`Spread::of`] can have written it.
+    /// Whether [`ResampledSpread::of`] can have written it.
     pub(super) fn is_sound(&self) -> bool {
-        [&self.median, &self.p99]
-            .iter()
-            .all(|v| v.len() == KEPT && v.iter().all(|x| x.is_finite()) && v.is_sorted_by(|x, y| x <= y))
+        [&self.median, &self.p99].iter().all(|v| {
+            v.len() == VALUES_PER_STATISTIC
+                && v.iter().all(|x| x.is_finite())
+                && v.is_sorted_by(|x, y| x <= y)
+        })
     }
 }
 
 /// The probability that belongs to the j-th kept value.
 fn place(j: usize) -> f64 {
-    (j as f64 + 0.5) / KEPT as f64
+    (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }
 
 /// Equally likely values of Student's t for the batches.
-fn deviates() -> &'static [f64; KEPT] {
-    static DEVIATES: OnceLock<[f64; KEPT]> = OnceLock::new();
+fn deviates() -> &'static [f64; VALUES_PER_STATISTIC] {
+    static DEVIATES: OnceLock<[f64; VALUES_PER_STATISTIC]> = OnceLock::new();
     DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
 }
 
 fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     values.sort_by(f64::total_cmp);
     let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
-    (0..KEPT).map(at).collect()
+    (0..VALUES_PER_STATISTIC).map(at).collect()
 }
 
 /// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is equally likely.
@@ -150,17 +152,19 @@ mod tests {
     fn batches_contain_the_truth_as_often_as_they_say() {
         let spread = |seed: u64| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let values: Vec<i64> = (0..=RESAMPLED).map(|_| i64::from(rng.next_u32() >> 8)).collect();
-            Spread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
+            let values: Vec<i64> =
+                (0..=MAX_RESAMPLED_PACKETS).map(|_| i64::from(rng.next_u32() >> 8)).collect();
+            ResampledSpread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
         };
-        let pairs: Vec<(Spread, Spread)> = (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
-        for of in [|s: &Spread| s.median.clone(), |s: &Spread| s.p99.clone()] {
+        let pairs: Vec<(ResampledSpread, ResampledSpread)> =
+            (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
+        for of in [|s: &ResampledSpread| s.median.clone(), |s: &ResampledSpread| s.p99.clone()] {
             let holds = |[low, high]: [f64; 2]| low <= 0.0 && 0.0 <= high;
             let held = pairs.iter().filter(|(x, y)| holds(interval(&of(x), &of(y)).unwrap())).count();
             assert!((90..=100).contains(&held), "{held} of 100");
         }
-        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[KEPT - 1]);
-        let whole = pairs[0].0.median[KEPT / 2];
+        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[VALUES_PER_STATISTIC - 1]);
+        let whole = pairs[0].0.median[VALUES_PER_STATISTIC / 2];
         assert!(((high - whole) - (whole - low)).abs() < 1e-3, "symmetrical: {low} {whole} {high}");
     }
 }

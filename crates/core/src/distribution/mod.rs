@@ -11,9 +11,9 @@ mod statistics;
 pub use histogram::{Bins, Histogram};
 pub use log_histogram::{LogHistogram, Precision, Quantiles};
 pub use order::OrderStatistics;
-pub use percentile::{Method, Percent, Percentiles, Resolution};
+pub use percentile::{Method, Percent, PercentileResolution, Percentiles};
 pub use sample::Sample;
-pub use statistics::{Distribution, Wanted};
+pub use statistics::{Distribution, DistributionRequest};
 
 /// The smallest and the largest of `values`; None without values.
 pub fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {

@@ -2,10 +2,10 @@
 
 use super::percentile::{Method, Percent, rank};
 
-/// Values are counted in at most 2^this equal parts of their range.
-const BITS: u32 = 11;
-/// Fewer values are sorted.
-const FEW: usize = 1 << 10;
+/// From so many values on, they are counted in more parts of their range.
+const MIN_MANY_VALUES: usize = 1 << 12;
+/// Among fewer values each rank is looked for by itself.
+const MIN_COUNTED_VALUES: usize = 1 << 7;
 
 /// Percentiles that were asked for beforehand. Values are counted by parts of their range, and only the parts in which a
 /// percentile lies are sorted.
@@ -80,24 +80,40 @@ fn select(
     if ranks.is_empty() {
         return;
     }
-    if n <= FEW {
-        let mut sorted: Vec<i64> = values.collect();
-        sorted.sort_unstable();
-        return found.extend(ranks.iter().filter_map(|k| Some((*k, *sorted.get(*k - before)?))));
+    if n <= MIN_COUNTED_VALUES {
+        let mut few = Vec::with_capacity(n);
+        values.for_each(|x| few.push(x));
+        return pick(&mut few, ranks, before, found);
     }
+    if n < MIN_MANY_VALUES {
+        select_by_parts::<{ 1 << 8 }>(values, [low, high], ranks, before, found);
+    } else {
+        select_by_parts::<{ 1 << 11 }>(values, [low, high], ranks, before, found);
+    }
+}
+
+/// The same of values that are counted in at most so many equal parts of their range, a power of two.
+fn select_by_parts<const PARTS: usize>(
+    values: impl Iterator<Item = i64> + Clone,
+    [low, high]: [i64; 2],
+    ranks: &[usize],
+    before: usize,
+    found: &mut Vec<(usize, i64)>,
+) {
     let above = |x: i64| x.wrapping_sub(low) as u64;
-    let shift = (u64::BITS - above(high).leading_zeros()).saturating_sub(BITS);
-    let part = |x: i64| (above(x) >> shift) as usize % (1 << BITS);
-    let mut counts = [0u32; 1 << BITS];
+    let shift = (u64::BITS - above(high).leading_zeros()).saturating_sub(PARTS.ilog2());
+    let part = |x: i64| (above(x) >> shift) as usize % PARTS;
+    let mut counts = [0u32; PARTS];
     values.clone().for_each(|x| counts[part(x)] += 1);
     // The parts in which a rank lies, with their ranks; by part, which of these it is, from 1.
     let mut parts: Vec<(usize, usize, &[usize])> = Vec::new();
-    let mut place = [0u8; 1 << BITS];
+    let mut place = [0u8; PARTS];
     let (mut below, mut rest) = (before, ranks);
     for (k, count) in counts.iter().enumerate() {
         let end = below + *count as usize;
-        let inside = rest.partition_point(|rank| *rank < end);
-        if inside > 0 && parts.len() < usize::from(u8::MAX) {
+        let Some(first) = rest.first() else { break };
+        if *first < end && parts.len() < usize::from(u8::MAX) {
+            let inside = rest.partition_point(|rank| *rank < end);
             parts.push((k, below, &rest[..inside]));
             place[k] = parts.len() as u8;
             rest = &rest[inside..];
@@ -124,6 +140,17 @@ fn select(
         let most = if k == part(high) { high } else { least(k).wrapping_add(((1u64 << shift) - 1) as i64) };
         select(held.iter().copied(), held.len(), [least(k), most], ranks, below, found);
     }
+}
+
+/// The same of a few `values` at hand, which are put in another order.
+fn pick(values: &mut [i64], ranks: &[usize], before: usize, found: &mut Vec<(usize, i64)>) {
+    let (lower, [rank, higher @ ..]) = ranks.split_at(ranks.len() / 2) else { return };
+    let Some(place) = rank.checked_sub(before).filter(|place| *place < values.len()) else { return };
+    let (below, value, above) = values.select_nth_unstable(place);
+    let value = *value;
+    pick(below, lower, before, found);
+    found.push((*rank, value));
+    pick(above, higher, rank + 1, found);
 }
 
 #[cfg(test)]

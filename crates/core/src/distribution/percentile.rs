@@ -70,7 +70,7 @@ pub enum Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Resolution {
+pub enum PercentileResolution {
     /// At least ten samples lie beyond it.
     Good,
     /// Fewer than ten.
@@ -150,13 +150,13 @@ pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
 }
 
 /// How well `n` values resolve percentile `p`. The extremes themselves are always exact.
-pub fn resolution(n: u64, p: Percent) -> Resolution {
+pub fn resolution(n: u64, p: Percent) -> PercentileResolution {
     let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
     match beyond {
-        _ if p.0 >= 100_000 => Resolution::Good,
-        0..100_000 => Resolution::ResolutionLimited,
-        100_000..1_000_000 => Resolution::Weak,
-        _ => Resolution::Good,
+        _ if p.0 >= 100_000 => PercentileResolution::Good,
+        0..100_000 => PercentileResolution::ResolutionLimited,
+        100_000..1_000_000 => PercentileResolution::Weak,
+        _ => PercentileResolution::Good,
     }
 }
 
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn small_samples_resolve_little() {
-        assert_eq!(resolution(1000, Percent(99_900)), Resolution::Weak);
-        assert_eq!(resolution(999, Percent(99_900)), Resolution::ResolutionLimited);
-        assert_eq!(resolution(10_000, Percent(99_900)), Resolution::Good);
+        assert_eq!(resolution(1000, Percent(99_900)), PercentileResolution::Weak);
+        assert_eq!(resolution(999, Percent(99_900)), PercentileResolution::ResolutionLimited);
+        assert_eq!(resolution(10_000, Percent(99_900)), PercentileResolution::Good);
     }
 }

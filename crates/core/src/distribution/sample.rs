@@ -209,39 +209,39 @@ impl Sample {
     }
 }
 
-/// Least-significant-digit radix sort, in as few passes of at most 11 bits each as the largest value has; passes without
-/// information are skipped.
+/// Sorts values up to `largest`.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
-    const MOST_BITS: u32 = 11;
-    const PASSES: usize = u32::BITS.div_ceil(MOST_BITS) as usize;
     let wide = u32::BITS - largest.leading_zeros();
-    if values.len() < 4096 || wide == 0 {
-        values.sort_unstable();
-        return;
+    match values.len() {
+        0..256 => values.sort_unstable(),
+        256..4096 => sort_by_digits::<{ 1 << 9 }>(values, wide),
+        _ => sort_by_digits::<{ 1 << 11 }>(values, wide),
     }
-    let passes = wide.div_ceil(MOST_BITS);
+}
+
+/// Least-significant-digit radix sort of values of `wide` bits, in as few passes as there are digits of up to `PLACES`
+/// values, a power of two; passes without information are skipped.
+fn sort_by_digits<const PLACES: usize>(values: &mut Vec<u32>, wide: u32) {
     // Passes of about the same width have the fewest places between which values are spread.
-    let bits = wide.div_ceil(passes);
-    let digit = |x: u32, pass: usize| (x >> (bits * pass as u32)) as usize & ((1 << bits) - 1);
-    let mut counts = [[0usize; 1 << MOST_BITS]; PASSES];
-    for &x in values.iter() {
-        for (pass, count) in counts.iter_mut().enumerate().take(passes as usize) {
-            count[digit(x, pass) % (1 << MOST_BITS)] += 1;
-        }
-    }
+    let passes = wide.div_ceil(PLACES.ilog2());
+    let bits = wide.div_ceil(passes.max(1));
+    let mask = (1 << bits) - 1;
     let mut from = core::mem::take(values);
     let mut to = vec![0; from.len()];
-    for (pass, count) in counts.iter_mut().enumerate().take(passes as usize) {
-        if count.contains(&from.len()) {
+    for pass in 0..passes {
+        let digit = |x: u32| (x >> (bits * pass)) as usize & mask & (PLACES - 1);
+        let mut counts = [0u32; PLACES];
+        from.iter().for_each(|x| counts[digit(*x)] += 1);
+        if counts.contains(&(from.len() as u32)) {
             continue;
         }
         let mut next = 0;
-        for slot in count.iter_mut() {
+        for slot in &mut counts[..=mask] {
             next += core::mem::replace(slot, next);
         }
         for &x in &from {
-            let slot = &mut count[digit(x, pass) % (1 << MOST_BITS)];
-            to[*slot] = x;
+            let slot = &mut counts[digit(x)];
+            to[*slot as usize] = x;
             *slot += 1;
         }
         core::mem::swap(&mut from, &mut to);

@@ -2,7 +2,7 @@
 
 use super::histogram::{Bins, Histogram};
 use super::log_histogram::{LogHistogram, Quantiles};
-use super::percentile::{DEFAULT_PERCENTS, Method, Percent, Percentiles, Resolution, resolution};
+use super::percentile::{DEFAULT_PERCENTS, Method, Percent, PercentileResolution, Percentiles, resolution};
 use super::sample::Sample;
 use crate::metrics::moments::Moments;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Distribution {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
     /// How well n resolves each percentile.
-    pub percentiles_resolution: Percentiles<Resolution>,
+    pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
     /// Robust mode (Bickel–Frühwirth).
@@ -46,7 +46,7 @@ pub struct Distribution {
 
 /// What a distribution should contain.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct DistributionRequest<'a> {
     /// Percentiles.
     pub percents: &'a [Percent],
     /// The definition of the histogram's limit.
@@ -61,12 +61,13 @@ impl Distribution {
         let mut moments = Moments::default();
         moments.add_all(values);
         let sample = Sample::new(values.iter().copied());
-        let wanted = Wanted { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+        let wanted =
+            DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
         (Distribution::new(&sample, &moments, wanted), sample)
     }
 
     /// The statistics of `sample` with the moments `moments`.
-    pub fn new(sample: &Sample, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
+    pub fn new(sample: &Sample, moments: &Moments, wanted: DistributionRequest<'_>) -> Distribution {
         let column = |method| {
             Percentiles(wanted.percents.iter().map(|p| (*p, sample.percentile(*p, method))).collect())
         };
@@ -145,7 +146,7 @@ impl Distribution {
 impl LogHistogram {
     /// The statistics, exact while all values are kept, otherwise marked as approximate. Mean and deviations are those
     /// of `moments`, which must have the same values.
-    pub fn distribution(&self, moments: &Moments, wanted: Wanted<'_>) -> Distribution {
+    pub fn distribution(&self, moments: &Moments, wanted: DistributionRequest<'_>) -> Distribution {
         let quantiles = self.quantiles();
         if let Quantiles::Exact(sample) = &quantiles {
             return Distribution::new(sample, moments, wanted);
@@ -175,7 +176,7 @@ impl LogHistogram {
         }
     }
 
-    fn histogram(&self, quantiles: &Quantiles<'_>, wanted: Wanted<'_>) -> Option<Histogram> {
+    fn histogram(&self, quantiles: &Quantiles<'_>, wanted: DistributionRequest<'_>) -> Option<Histogram> {
         let lo = self.min()?;
         let hi = quantiles.percentile(Percent(99_000), wanted.method)?;
         let nbins = match wanted.bins {

@@ -92,7 +92,7 @@ impl KnownPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::seqset::Run;
+    use crate::metrics::seqset::SeqRun;
     use crate::spec::{Direction, Schedule, TestSpec, Transport};
     use crate::testing::{MS, first};
     use crate::time::Span;
@@ -103,8 +103,8 @@ mod tests {
     }
 
     /// A run of loss.
-    fn run(start: u64, len: u64) -> Run {
-        Run { start, len }
+    fn run(start: u64, len: u64) -> SeqRun {
+        SeqRun { start, len }
     }
 
     const WHOLE: fn(u64) -> KnownPackets = |sent| known(sent, 0, true);

@@ -11,7 +11,7 @@ mod stretches;
 
 pub use known::KnownPackets;
 pub use row_notes::RowNotes;
-pub use stretches::{FoundCause, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
+pub use stretches::{FoundCause, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream};
 
 use crate::answer::Answer;
 use crate::distribution::sample::Sample;
@@ -22,7 +22,7 @@ use crate::metrics::series::Series;
 use crate::session::Session;
 use crate::spec::Transport;
 use crate::summary::Summary;
-use crate::time::Source;
+use crate::time::StampSource;
 use crate::twoway::LossRun;
 use std::fmt;
 use std::ops::Deref;
@@ -45,7 +45,7 @@ pub struct Evidence<'a> {
     /// What was noted row by row.
     pub notes: &'a RowNotes,
     /// Where all receive times were stamped; `None` if in several places.
-    pub arrived_by: Option<Source>,
+    pub arrived_by: Option<StampSource>,
     /// Smallest and largest send time less the time it was due at, in ns from any origin; None where no period is known.
     pub off_schedule: Option<[i64; 2]>,
     /// The delays are of a way there and back, by one clock.
@@ -71,17 +71,17 @@ impl Evidence<'_> {
 
     /// Whether arrivals were stamped before any program could be late for them.
     pub fn is_stamped_by_kernel(&self) -> bool {
-        self.arrived_by.is_some_and(|source| source != Source::User)
+        self.arrived_by.is_some_and(|source| source != StampSource::User)
     }
 }
 
 /// The longest time or delay that is judged, in ns: two years.
-const LONGEST: i64 = 1 << 56;
+const MAX_JUDGED_NS: i64 = 1 << 56;
 
 /// A time or a delay in ns, held within two years.
 #[inline]
 pub fn bounded(ns: i64) -> i64 {
-    ns.clamp(-LONGEST, LONGEST)
+    ns.clamp(-MAX_JUDGED_NS, MAX_JUDGED_NS)
 }
 
 /// Judges tests from what their analysis found.
@@ -134,11 +134,11 @@ pub struct Conclusion<'a> {
     /// The judgement on the stream; `None` where there is none.
     pub judgement: Option<Judgement>,
     /// What a two-way test shows of its directions; `None` for other tests.
-    pub both_ways: Option<BothWays<'a>>,
+    pub both_ways: Option<TwoWayEvidence<'a>>,
 }
 
 /// What a two-way test shows of its directions.
-pub struct BothWays<'a> {
+pub struct TwoWayEvidence<'a> {
     /// The answers of up and down by themselves, if the far host reports its times.
     pub answers: [Option<Answer>; 2],
     /// Where requests without an answer were lost.

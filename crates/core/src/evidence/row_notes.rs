@@ -2,7 +2,7 @@
 
 use super::bounded;
 use crate::metrics::seqset::SeqSet;
-use crate::time::Source;
+use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
 /// Long stays in the hosts, sizes and times to live of the packets received.
@@ -34,9 +34,9 @@ pub struct RowNotes {
 }
 
 /// Changes of the time to live that are listed.
-const MOST_TTLS: usize = 64;
+const MAX_TTL_CHANGES: usize = 64;
 /// Shorter stays in a host are of no interest.
-const NOTED: i64 = 1_000_000;
+const MIN_STAY_NS: i64 = 1_000_000;
 
 impl RowNotes {
     /// Takes note of an accepted row.
@@ -49,18 +49,18 @@ impl RowNotes {
     /// Takes note of the stays in the hosts.
     #[inline]
     fn lags(&mut self, record: &crate::PacketRecord, seq: u32) {
-        if let Some(lag) = record.send_lag().filter(|l| l.0 >= NOTED) {
+        if let Some(lag) = record.send_lag().filter(|l| l.0 >= MIN_STAY_NS) {
             self.sent_late.push((seq, bounded(lag.0)));
         }
         if let Some((time, source)) = record.local_queue() {
-            let stamped = source == Source::Kernel;
+            let stamped = source == StampSource::Kernel;
             self.entries |= stamped;
-            if time.0 >= NOTED {
+            if time.0 >= MIN_STAY_NS {
                 let noted = if stamped { &mut self.queued } else { &mut self.unentered };
                 noted.push((seq, bounded(time.0)));
             }
         }
-        if let Some(lag) = record.receive_lag().filter(|l| l.0 >= NOTED) {
+        if let Some(lag) = record.receive_lag().filter(|l| l.0 >= MIN_STAY_NS) {
             self.read_late.push((seq, bounded(lag.0)));
         }
     }
@@ -72,7 +72,7 @@ impl RowNotes {
             && let Some(ttl) = record.ttl()
         {
             self.last_ttl = Some(ttl);
-            if self.ttl.len() < MOST_TTLS {
+            if self.ttl.len() < MAX_TTL_CHANGES {
                 self.ttl.push((seq, ttl));
             }
         }
@@ -127,7 +127,7 @@ impl RowNotes {
         // The first is what those packets began with, which need not be a change.
         let changes =
             next.ttl.iter().enumerate().filter(|(k, (_, ttl))| *k > 0 || Some(*ttl) != self.last_ttl);
-        let room = MOST_TTLS.saturating_sub(self.ttl.len());
+        let room = MAX_TTL_CHANGES.saturating_sub(self.ttl.len());
         self.ttl.extend(changes.map(|(_, change)| *change).take(room));
         self.last_ttl = next.last_ttl.or(self.last_ttl);
         let Some(size) = next.only_size else { return };
@@ -174,7 +174,7 @@ impl RowNotes {
     /// Whether these can be the notes on the packets `accepted`, as far as the rules rely on it.
     pub fn is_possible(&self, accepted: &SeqSet) -> bool {
         let late = |stays: &[(u32, i64)]| {
-            stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= NOTED && bounded(*ns) == *ns)
+            stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= MIN_STAY_NS && bounded(*ns) == *ns)
         };
         late(&self.sent_late)
             && late(&self.queued)
@@ -182,7 +182,7 @@ impl RowNotes {
             && late(&self.read_late)
             && self.sizes.iter().all(|(seq, _)| accepted.contains(*seq))
             && self.ttl.iter().all(|(seq, _)| accepted.contains(*seq))
-            && self.ttl.len() <= MOST_TTLS
+            && self.ttl.len() <= MAX_TTL_CHANGES
     }
 }
 
@@ -217,8 +217,8 @@ mod tests {
     fn stays_in_a_host_are_noted_from_a_millisecond_on() {
         let sent = |ns| !notes(&[(7, row([Some(ns), None], None, None))]).sent_late.is_empty();
         let read = |ns| !notes(&[(7, row([None, Some(ns)], None, None))]).read_late.is_empty();
-        assert_eq!(first(0..=10 * MS, sent), NOTED);
-        assert_eq!(first(0..=10 * MS, read), NOTED);
+        assert_eq!(first(0..=10 * MS, sent), MIN_STAY_NS);
+        assert_eq!(first(0..=10 * MS, read), MIN_STAY_NS);
         let both = notes(&[(7, row([Some(2 * MS), Some(3 * MS)], None, None))]);
         assert_eq!((both.sent_late, both.read_late), (vec![(7, 2 * MS)], vec![(7, 3 * MS)]));
     }
@@ -231,7 +231,7 @@ mod tests {
         };
         assert_eq!(ttls(&[Some(64), Some(64), None, Some(64), Some(60)]), [(0, 64), (4, 60)]);
         let many: Vec<Option<u8>> = (0..100).map(|k| Some(1 + k % 2)).collect();
-        assert_eq!(ttls(&many).len(), MOST_TTLS);
+        assert_eq!(ttls(&many).len(), MAX_TTL_CHANGES);
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         };
         let mut joined = changes(0, 60);
         joined.append(&changes(60, 60), &[], |_| true);
-        assert_eq!(joined.ttl.len(), MOST_TTLS);
+        assert_eq!(joined.ttl.len(), MAX_TTL_CHANGES);
     }
 
     #[test]
@@ -300,19 +300,19 @@ mod tests {
         (0..100).for_each(|seq| assert!(accepted.insert(seq)));
         let possible = |change: fn(&mut RowNotes)| {
             let mut notes = RowNotes {
-                sent_late: vec![(1, NOTED)],
-                read_late: vec![(1, NOTED)],
+                sent_late: vec![(1, MIN_STAY_NS)],
+                read_late: vec![(1, MIN_STAY_NS)],
                 sizes: vec![(1, 80)],
-                ttl: (0..MOST_TTLS as u32).map(|k| (k, 64)).collect(),
+                ttl: (0..MAX_TTL_CHANGES as u32).map(|k| (k, 64)).collect(),
                 ..RowNotes::default()
             };
             change(&mut notes);
             notes.is_possible(&accepted)
         };
         assert!(possible(|_| ()));
-        assert!(!possible(|n| n.sent_late = vec![(100, NOTED)]));
-        assert!(!possible(|n| n.read_late = vec![(100, NOTED)]));
-        assert!(!possible(|n| n.sent_late = vec![(1, NOTED - 1)]));
+        assert!(!possible(|n| n.sent_late = vec![(100, MIN_STAY_NS)]));
+        assert!(!possible(|n| n.read_late = vec![(100, MIN_STAY_NS)]));
+        assert!(!possible(|n| n.sent_late = vec![(1, MIN_STAY_NS - 1)]));
         assert!(!possible(|n| n.read_late = vec![(1, i64::MAX)]));
         assert!(!possible(|n| n.sizes = vec![(100, 80)]));
         assert!(!possible(|n| n.ttl = vec![(100, 64)]));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Most causes of one kind that are stored separately.
-pub const MOST_OF_A_KIND: usize = 64;
+pub const MAX_CAUSES_PER_KIND: usize = 64;
 
 /// A cause, and how severe it is, which decides the order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ impl StretchFindings {
         };
         self.waits.len() <= rows
             && self.waits.is_possible(self.waits.len())
-            && self.found.len() <= CauseId::ALL.len() * (MOST_OF_A_KIND + 1)
+            && self.found.len() <= CauseId::ALL.len() * (MAX_CAUSES_PER_KIND + 1)
             && self.found.iter().all(finite)
             && self.bursts.is_finite()
             && self.end.is_finite()

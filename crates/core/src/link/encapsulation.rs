@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Most bytes that a tunnel or a link may add to each packet.
 pub const MAX_OVERHEAD: u64 = 65_535;
 /// Payload bytes of an ATM cell, and all its bytes.
-pub(super) const CELL: (u64, u64) = (48, 53);
+pub(super) const CELL_BYTES: (u64, u64) = (48, 53);
 
 /// What is added to an IP packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -69,7 +69,7 @@ pub struct Layer {
 /// A packet on the link, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Wire {
+pub struct WirePacket {
     /// From the payload outwards.
     pub layers: Vec<Layer>,
     /// ATM cells, on ATM.
@@ -134,8 +134,8 @@ impl Encapsulation {
     }
 
     /// An IP packet of `length` bytes on this link.
-    pub fn wire(self, length: u64) -> Wire {
-        let mut w = Wire { layers: Vec::new(), cells: None, bytes: length };
+    pub fn wire(self, length: u64) -> WirePacket {
+        let mut w = WirePacket { layers: Vec::new(), cells: None, bytes: length };
         let mut add = |name, added| {
             if added > 0 {
                 w.bytes += added;
@@ -154,10 +154,10 @@ impl Encapsulation {
             Encapsulation::Atm { .. } => {
                 headers.iter().for_each(|h| add(h.0, h.1));
                 let frame = length + self.overhead();
-                let cells = frame.div_ceil(CELL.0);
-                add("padding", cells * CELL.0 - frame);
+                let cells = frame.div_ceil(CELL_BYTES.0);
+                add("padding", cells * CELL_BYTES.0 - frame);
                 add("AAL5", 8);
-                add("ATM", cells * (CELL.1 - CELL.0));
+                add("ATM", cells * (CELL_BYTES.1 - CELL_BYTES.0));
                 w.cells = Some(cells);
             }
         }
@@ -219,7 +219,7 @@ impl FromStr for Encapsulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Link;
+    use crate::link::AccessLink;
 
     #[test]
     fn every_encapsulation_has_a_name_that_reads_back() {
@@ -231,7 +231,7 @@ mod tests {
         for bad in
             ["", "atm", "pppoe", "pppoe-llc,up=0", "pppoe-llc,up=1x", "pppoe-llc", "ipoa-llc-fcs,up=1M"]
         {
-            assert!(bad.parse::<Link>().is_err(), "{bad}");
+            assert!(bad.parse::<AccessLink>().is_err(), "{bad}");
         }
         for bad in
             ["plainly", "plain+65536", "plain+", "ethernets", "ethernet-", "ethernet-llc", "ethernetpppoe"]
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((pppoe.wire(37).bytes, pppoe.wire(38).bytes, pppoe.wire(39).bytes), (84, 84, 85));
         let full = pppoe.wire(1492);
         assert!(full.bytes == 1538 && full.layers.iter().all(|l| l.added > 0), "{full:?}");
-        assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(28), 84, "a minimal frame");
-        assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(1500), 1538);
+        assert_eq!("ethernet,up=100M".parse::<AccessLink>().unwrap().bytes(28), 84, "a minimal frame");
+        assert_eq!("ethernet,up=100M".parse::<AccessLink>().unwrap().bytes(1500), 1538);
     }
 }

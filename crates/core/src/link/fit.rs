@@ -1,13 +1,13 @@
-//! [`Fit`]: which link the results of a sweep over packet sizes suggest.
+//! [`LinkFit`]: which link the results of a sweep over packet sizes suggest.
 
-use super::encapsulation::{CELL, Encapsulation};
+use super::encapsulation::{CELL_BYTES, Encapsulation};
 use crate::metrics::bands::fit_line;
 use serde::Serialize;
 
 /// What a sweep over packet sizes shows of the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Fit {
+pub struct LinkFit {
     /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
     /// known from the encapsulation.
     pub fixed_ns: f64,
@@ -29,20 +29,20 @@ pub struct Fit {
 }
 
 /// A straight line that would leave so much more unexplained than steps less often than this is none.
-const CERTAIN: f64 = 1e-3;
+const MAX_CHANCE: f64 = 1e-3;
 
 /// A sum of squares below this is rounding, in ns².
 const ROUNDING: f64 = 1e-9;
 
 /// How many times less must be left unexplained by ATM cells than by a straight line, as a sum of squares, for them to be
 /// assumed.
-const FAR_BETTER: f64 = 25.0;
+const MIN_CELL_IMPROVEMENT: f64 = 25.0;
 
 /// Fits (IP length, least round trip in ns) points: a staircase where it is significantly better than a
 /// straight line (F test, p < 10⁻³, at least three steps); of sizes too few or too far apart for that ATM cells, where they
 /// leave far less unexplained; else the line. `tunnel` is the known overhead of
 /// a tunnel. `None` of fewer than four sizes.
-pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
+pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     let n = points.len();
     if n < 4 {
         return None;
@@ -70,15 +70,15 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
     lengths.sort_unstable();
     let mut gaps: Vec<u64> = lengths.windows(2).map(|w| w[1] - w[0]).collect();
     gaps.sort_unstable();
-    let coarse = n < 8 || gaps[gaps.len() / 2] > CELL.0 / 2;
-    let found = spanned >= 3 && chance(line[2], stairs[2], n) < CERTAIN;
+    let coarse = n < 8 || gaps[gaps.len() / 2] > CELL_BYTES.0 / 2;
+    let found = spanned >= 3 && chance(line[2], stairs[2], n) < MAX_CHANCE;
     let assumed = (!found && coarse).then(|| cells(points, tunnel)).flatten();
-    let assumed = assumed.filter(|(_, stairs)| stairs[2].max(ROUNDING) * FAR_BETTER < line[2]);
+    let assumed = assumed.filter(|(_, stairs)| stairs[2].max(ROUNDING) * MIN_CELL_IMPROVEMENT < line[2]);
     let (step, h, stairs) = match assumed {
-        Some((h, stairs)) => (CELL.0, h, stairs),
+        Some((h, stairs)) => (CELL_BYTES.0, h, stairs),
         None if found => (step, h, stairs),
         None => {
-            return Some(Fit {
+            return Some(LinkFit {
                 fixed_ns: line[0],
                 slope_ns: line[1],
                 steps: None,
@@ -96,13 +96,13 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
         |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
     let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
     let matches = |e: &Encapsulation| same(e.overhead() + tunnel);
-    let encapsulations = if step == CELL.0 {
+    let encapsulations = if step == CELL_BYTES.0 {
         Encapsulation::of_atm().filter(matches).map(|e| e.to_string()).collect()
     } else {
         Vec::new()
     };
-    let bits = if step == CELL.0 { CELL.1 * 8 } else { step * 8 };
-    Some(Fit {
+    let bits = if step == CELL_BYTES.0 { CELL_BYTES.1 * 8 } else { step * 8 };
+    Some(LinkFit {
         fixed_ns: stairs[0],
         slope_ns: stairs[1],
         steps: Some((step, h)),
@@ -117,9 +117,9 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
 /// The overhead modulo a cell, of those that encapsulations of ATM have, under which cells explain most, and how well;
 /// None where all sizes lie within three cells.
 fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
-    let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL.0);
+    let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL_BYTES.0);
     let fits = overheads.filter_map(|h| {
-        let cells = |p: &(u64, f64)| (p.0 + h).div_ceil(CELL.0);
+        let cells = |p: &(u64, f64)| (p.0 + h).div_ceil(CELL_BYTES.0);
         let spanned = points.iter().map(cells).max()? - points.iter().map(cells).min()?;
         let fit = regress(points.iter().map(|p| (cells(p) as f64, p.1)))?;
         (spanned >= 3).then_some((h, fit))

@@ -1,4 +1,4 @@
-//! [`Link`]: from the bytes of an IP packet to the time it occupies an access link, and back.
+//! [`AccessLink`]: from the bytes of an IP packet to the time it occupies an access link, and back.
 //!
 //! On ATM a packet becomes an AAL5 frame, padded to whole cells of 48 bytes, each sent as 53; the headers in between
 //! depend on the configuration of the modem, which a payload sweep reveals.
@@ -7,13 +7,13 @@ mod encapsulation;
 mod error;
 mod fit;
 
-pub use encapsulation::{AtmPayload, Encapsulation, Layer, MAX_OVERHEAD, Wire};
+pub use encapsulation::{AtmPayload, Encapsulation, Layer, MAX_OVERHEAD, WirePacket};
 pub use error::NotALink;
-pub use fit::{Fit, fit};
+pub use fit::{LinkFit, fit};
 
 use crate::time::{SECOND, Span};
 use core::str::FromStr;
-use encapsulation::CELL;
+use encapsulation::CELL_BYTES;
 use serde::Serialize;
 
 /// UDP and IPv4 headers, in bytes.
@@ -22,7 +22,7 @@ const UDP_IP: u64 = 28;
 /// An access link with both its rates. Up is from the reference to the monitor point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Link {
+pub struct AccessLink {
     /// What is added to an IP packet.
     pub encapsulation: Encapsulation,
     /// Bytes added to each IP packet before that, by a tunnel.
@@ -33,10 +33,10 @@ pub struct Link {
     pub down: u64,
 }
 
-impl FromStr for Link {
+impl FromStr for AccessLink {
     type Err = NotALink;
 
-    fn from_str(s: &str) -> Result<Link, NotALink> {
+    fn from_str(s: &str) -> Result<AccessLink, NotALink> {
         let bad = || NotALink(s.to_owned());
         let mut parts = s.split(',').map(str::trim);
         let encapsulation = parts.next().unwrap_or_default().parse().map_err(|_| bad())?;
@@ -52,7 +52,7 @@ impl FromStr for Link {
             }
         }
         let (up, down) = (up.or(down).ok_or_else(bad)?, down.or(up).ok_or_else(bad)?);
-        Ok(Link { encapsulation, tunnel, up, down })
+        Ok(AccessLink { encapsulation, tunnel, up, down })
     }
 }
 
@@ -71,9 +71,9 @@ fn rate(text: &str) -> Option<u64> {
     (1.0..=1e15).contains(&bits).then_some(bits.round() as u64)
 }
 
-impl Link {
+impl AccessLink {
     /// A UDP payload on this link, from the data outwards: one column of the seed's Table I.
-    pub fn of_payload(&self, payload: u64) -> Wire {
+    pub fn of_payload(&self, payload: u64) -> WirePacket {
         let mut layers = vec![Layer { name: "data", added: payload, total: payload }];
         let mut total = payload;
         for (name, added) in [("UDP", 8), ("IP", 20), ("tunnel", self.tunnel)] {
@@ -84,7 +84,7 @@ impl Link {
         }
         let mut wire = self.encapsulation.wire(total);
         layers.append(&mut wire.layers);
-        Wire { layers, ..wire }
+        WirePacket { layers, ..wire }
     }
 
     /// Bytes an IP packet of `length` bytes occupies the link with.
@@ -120,7 +120,7 @@ impl Link {
     /// The time of one cell up and down: the smallest steps of a delay; `None` if the link is not ATM.
     pub fn cell(&self) -> Option<(Span, Span)> {
         matches!(self.encapsulation, Encapsulation::Atm { .. })
-            .then(|| (serialisation(CELL.1, self.up), serialisation(CELL.1, self.down)))
+            .then(|| (serialisation(CELL_BYTES.1, self.up), serialisation(CELL_BYTES.1, self.down)))
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn table_one_of_the_seed() {
-        let link: Link = SEED.parse().unwrap();
+        let link: AccessLink = SEED.parse().unwrap();
         let columns = PAYLOADS.map(|p| {
             let w = link.of_payload(p);
             let totals: Vec<u64> = w.layers.iter().map(|l| l.total).collect();
@@ -167,14 +167,16 @@ mod tests {
 
     #[test]
     fn table_two_of_the_seed() {
-        let link: Link = SEED.parse().unwrap();
-        let row = |f: &dyn Fn(u64) -> Span| PAYLOADS.map(|p| milliseconds(f(Link::ip_length(p))));
+        let link: AccessLink = SEED.parse().unwrap();
+        let row = |f: &dyn Fn(u64) -> Span| PAYLOADS.map(|p| milliseconds(f(AccessLink::ip_length(p))));
         assert_eq!(row(&|l| link.delay_down(l)), ["2.48", "8.28", "13.25", "18.22", "23.19"]);
         assert_eq!(row(&|l| link.delay_up(l)), ["9.94", "33.13", "53.00", "72.88", "92.75"]);
         // The seed prints 91.10 at 940 bytes, the sum of the two rounded delays above.
         assert_eq!(row(&|l| link.rtt(l, l)), ["12.42", "41.41", "66.25", "91.09", "115.94"]);
         let differences = [20.34, 49.52, 74.72, 100.05, 125.37].iter().zip(PAYLOADS).map(|(median, p)| {
-            milliseconds(Span((median * 1e6) as i64) - link.rtt(Link::ip_length(p), Link::ip_length(p)))
+            milliseconds(
+                Span((median * 1e6) as i64) - link.rtt(AccessLink::ip_length(p), AccessLink::ip_length(p)),
+            )
         });
         // And 8.95 there, for the same reason.
         assert_eq!(differences.collect::<Vec<_>>(), ["7.92", "8.11", "8.47", "8.96", "9.43"]);
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn links_are_read() {
-        let link = |text: &str| text.parse::<Link>().ok().map(|l| (l.up, l.down, l.tunnel));
+        let link = |text: &str| text.parse::<AccessLink>().ok().map(|l| (l.up, l.down, l.tunnel));
         assert_eq!(link("plain,up=128k,down=1.5M"), Some((128_000, 1_500_000, 0)));
         assert_eq!(link("plain, up=10Mbit/s , tunnel=65535"), Some((10_000_000, 10_000_000, 65_535)));
         assert_eq!(link("plain,down=2Gbit"), Some((2_000_000_000, 2_000_000_000, 0)));
@@ -201,22 +203,22 @@ mod tests {
             "plain,up",
             "",
         ] {
-            assert_eq!(wrong.parse::<Link>(), Err(NotALink(wrong.to_owned())));
+            assert_eq!(wrong.parse::<AccessLink>(), Err(NotALink(wrong.to_owned())));
         }
     }
 
     #[test]
     fn times_of_bytes() {
-        let link: Link = "plain+10,up=3M,down=8k,tunnel=5".parse().unwrap();
+        let link: AccessLink = "plain+10,up=3M,down=8k,tunnel=5".parse().unwrap();
         assert_eq!((link.bytes(100), link.cells(100), link.cell()), (115, None, None));
         // 920 bits: 306 666.7 and 115 000 000 ns.
         assert_eq!((link.delay_up(100), link.delay_down(100)), (Span(306_667), Span(115_000_000)));
         assert_eq!(link.rtt(100, 100), Span(115_306_667));
         assert_eq!(link.of_payload(100).layers.len(), 5);
-        let untunnelled: Link = "plain,up=3M".parse().unwrap();
+        let untunnelled: AccessLink = "plain,up=3M".parse().unwrap();
         assert_eq!(untunnelled.of_payload(100).layers.len(), 3, "data, UDP, IP");
-        let atm: Link = "pppoa-vc,up=1M,down=2M".parse().unwrap();
-        assert_eq!(Link { tunnel: 40, ..atm }.cells(100), Some(4));
+        let atm: AccessLink = "pppoa-vc,up=1M,down=2M".parse().unwrap();
+        assert_eq!(AccessLink { tunnel: 40, ..atm }.cells(100), Some(4));
         assert_eq!((atm.cells(100), atm.cell()), (Some(3), Some((Span(424_000), Span(212_000)))));
         let printed = [0, 4_999, 5_000, -5_001, 1_234_567_890, -20_340_000].map(|ns| milliseconds(Span(ns)));
         assert_eq!(printed, ["0.00", "0.00", "0.01", "-0.01", "1234.57", "-20.34"]);
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_bands_of_the_seed() {
-        let link: Link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+        let link: AccessLink = "pppoe-llc,up=128k,down=512k".parse().unwrap();
         assert_eq!(
             (milliseconds(link.delay_up(1450)), milliseconds(link.delay_down(1450))),
             ("106.00".into(), "26.50".into())

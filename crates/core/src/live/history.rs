@@ -1,13 +1,13 @@
-//! [`History`]: delay and loss over a whole test, in bounded memory.
+//! [`DelayHistory`]: delay and loss over a whole test, in bounded memory.
 
 /// Most buckets: an hour is kept in steps of about a third of a second.
-const MOST: usize = 1 << 14;
+const MAX_BUCKETS: usize = 1 << 14;
 /// Length of the first buckets, ns: they double whenever there would be too many.
-const FINEST: i64 = 10_000_000;
+const MIN_BUCKET_NS: i64 = 10_000_000;
 
 /// Packets sent within a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bucket {
+pub struct HistoryBucket {
     /// Packets received.
     pub received: u32,
     /// Packets missing.
@@ -20,13 +20,13 @@ pub struct Bucket {
     sum: f64,
 }
 
-impl Bucket {
+impl HistoryBucket {
     /// The mean of the delays (of those seen from afar, of the medians of a second), ns; `None` without packets received.
     pub fn middle(&self) -> Option<f64> {
         (self.received > 0).then(|| self.sum / f64::from(self.received))
     }
 
-    fn add(&mut self, other: &Bucket) {
+    fn add(&mut self, other: &HistoryBucket) {
         if other.received > 0 {
             (self.low, self.high) = match self.received {
                 0 => (other.low, other.high),
@@ -41,18 +41,18 @@ impl Bucket {
 
 /// Delay and loss by the time since the stream began.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct DelayHistory {
     width: i64,
-    buckets: Vec<Bucket>,
+    buckets: Vec<HistoryBucket>,
 }
 
-impl Default for History {
-    fn default() -> History {
-        History { width: FINEST, buckets: Vec::new() }
+impl Default for DelayHistory {
+    fn default() -> DelayHistory {
+        DelayHistory { width: MIN_BUCKET_NS, buckets: Vec::new() }
     }
 }
 
-impl History {
+impl DelayHistory {
     /// The time that it covers, ns.
     pub fn end(&self) -> i64 {
         self.buckets.len() as i64 * self.width
@@ -63,9 +63,9 @@ impl History {
         self.width
     }
 
-    fn at(&mut self, at: i64) -> &mut Bucket {
+    fn at(&mut self, at: i64) -> &mut HistoryBucket {
         let at = at.max(0);
-        while at / self.width >= MOST as i64 {
+        while at / self.width >= MAX_BUCKETS as i64 {
             let halves = self.buckets.chunks(2).map(|pair| {
                 let mut whole = pair[0];
                 pair[1..].iter().for_each(|other| whole.add(other));
@@ -76,14 +76,14 @@ impl History {
         }
         let k = (at / self.width) as usize;
         if k >= self.buckets.len() {
-            self.buckets.resize(k + 1, Bucket::default());
+            self.buckets.resize(k + 1, HistoryBucket::default());
         }
         &mut self.buckets[k]
     }
 
     /// A packet sent at `at` that took `delay`, both ns.
     pub fn received(&mut self, at: i64, delay: i64) {
-        let one = Bucket { received: 1, missing: 0, low: delay, high: delay, sum: delay as f64 };
+        let one = HistoryBucket { received: 1, missing: 0, low: delay, high: delay, sum: delay as f64 };
         self.at(at).add(&one);
     }
 
@@ -93,7 +93,7 @@ impl History {
         // Spread over the buckets, so that there are no gaps where the buckets are short.
         self.at(to - 1);
         let (first, last) = (from.max(0) / self.width, (to.max(from) - 1).max(0) / self.width);
-        let steps = (last - first + 1).clamp(1, MOST as i64);
+        let steps = (last - first + 1).clamp(1, MAX_BUCKETS as i64);
         for k in 0..steps {
             let share = |n: u32| {
                 let upto = |k: i64| (i64::from(n) * k / steps) as u32;
@@ -103,7 +103,7 @@ impl History {
             let part = share(received).max(u32::from(received > 0 && delays.is_some()));
             let part = if delays.is_some() { part } else { 0 };
             let sum = middle as f64 * f64::from(part);
-            let bucket = Bucket { received: part, missing: share(missing), low, high, sum };
+            let bucket = HistoryBucket { received: part, missing: share(missing), low, high, sum };
             let at = (first + k).saturating_mul(self.width);
             self.at(at).add(&bucket);
         }
@@ -113,12 +113,12 @@ impl History {
     pub fn missing(&mut self, [from, to]: [i64; 2], packets: i64) {
         self.at(to);
         let span = (to - from).max(0);
-        let steps = packets.clamp(0, MOST as i64);
+        let steps = packets.clamp(0, MAX_BUCKETS as i64);
         for k in 0..steps {
             let upto = |k: i64| (i128::from(packets) * i128::from(k) / i128::from(steps)) as i64;
             let at = from + (i128::from(span) * i128::from(k + 1) / i128::from(steps + 1)) as i64;
             let missing = u32::try_from(upto(k + 1) - upto(k)).unwrap_or(u32::MAX);
-            self.at(at).add(&Bucket { missing, ..Bucket::default() });
+            self.at(at).add(&HistoryBucket { missing, ..HistoryBucket::default() });
         }
     }
 
@@ -133,8 +133,8 @@ impl History {
     }
 
     /// The time from `from` to `to` (ns) in `columns` equal parts.
-    pub fn columns(&self, [from, to]: [i64; 2], columns: usize) -> Vec<Bucket> {
-        let mut shown = vec![Bucket::default(); columns];
+    pub fn columns(&self, [from, to]: [i64; 2], columns: usize) -> Vec<HistoryBucket> {
+        let mut shown = vec![HistoryBucket::default(); columns];
         let span = (to - from).max(1);
         let first = (from.max(0) / self.width) as usize;
         for (k, bucket) in self.buckets.iter().enumerate().skip(first) {
@@ -160,11 +160,11 @@ mod tests {
 
     #[test]
     fn a_day_stays_in_bounded_memory_and_nothing_is_lost() {
-        let mut history = History::default();
+        let mut history = DelayHistory::default();
         for k in 0..86_400 * 2 {
             history.received(k * SECOND / 2, 1000 + k % 7);
         }
-        assert!(history.buckets.len() <= MOST && history.step() <= 11 * SECOND);
+        assert!(history.buckets.len() <= MAX_BUCKETS && history.step() <= 11 * SECOND);
         let columns = history.columns([0, 86_400 * SECOND], 10);
         assert_eq!(columns.iter().map(|b| b.received).sum::<u32>(), 86_400 * 2);
         assert!(columns.iter().all(|b| (b.low, b.high) == (1000, 1006)));
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn late_packets_are_not_missing() {
-        let mut history = History::default();
+        let mut history = DelayHistory::default();
         history.missing([0, SECOND], 10);
         (0..4).for_each(|k| history.found(SECOND * (k + 1) / 11));
-        let missing = |h: &History| h.columns([0, SECOND], 1)[0].missing;
+        let missing = |h: &DelayHistory| h.columns([0, SECOND], 1)[0].missing;
         assert_eq!(missing(&history), 6);
         history.missing([0, SECOND], 1_000_000);
         assert_eq!(missing(&history), 1_000_006);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_said_once_a_second_fills_the_second() {
-        let mut history = History::default();
+        let mut history = DelayHistory::default();
         history.summary([0, SECOND], 50, Some([10, 20, 40]), 5);
         history.summary([SECOND, 2 * SECOND], 0, None, 50);
         let columns = history.columns([0, 2 * SECOND], 8);

@@ -2,12 +2,12 @@
 //!
 //! * [`LiveState`] – a test: how far it is, and its streams
 //! * [`StreamState`] – a stream: figures so far, wherever its packets arrive
-//! * [`History`] – delay and loss by time, in bounded memory
+//! * [`DelayHistory`] – delay and loss by time, in bounded memory
 
 mod history;
 mod state;
 mod stream;
 
-pub use history::{Bucket, History};
-pub use state::{LiveState, Phase};
-pub use stream::{Function, Known, StreamState, summary};
+pub use history::{DelayHistory, HistoryBucket};
+pub use state::{LivePhase, LiveState};
+pub use stream::{FigureSource, Function, StreamState, summary};

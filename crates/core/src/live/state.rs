@@ -7,7 +7,7 @@ use crate::observer::Event;
 
 /// How far a test is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum LivePhase {
     /// Nothing has happened.
     #[default]
     Waiting,
@@ -31,7 +31,7 @@ pub struct LiveState {
     /// The far host, or the log.
     pub name: String,
     /// How far it is.
-    pub phase: Phase,
+    pub phase: LivePhase,
     /// Streams in the order of the sessions.
     pub streams: Vec<StreamState>,
     /// When the streams began; `None` before.
@@ -57,11 +57,11 @@ impl LiveState {
     /// What happened at `now`.
     pub fn event(&mut self, event: &Event<'_>, now: SteadyTime) {
         match *event {
-            Event::Connecting(address) => self.phase = Phase::Connecting(address.to_string(), false),
-            Event::Unanswered(address) => self.phase = Phase::Connecting(address.to_string(), true),
-            Event::Probing { done, of } => self.phase = Phase::Probing(done, of),
+            Event::Connecting(address) => self.phase = LivePhase::Connecting(address.to_string(), false),
+            Event::Unanswered(address) => self.phase = LivePhase::Connecting(address.to_string(), true),
+            Event::Probing { done, of } => self.phase = LivePhase::Probing(done, of),
             Event::Started(sessions) => {
-                self.phase = Phase::Running;
+                self.phase = LivePhase::Running;
                 self.begun.get_or_insert(now);
                 let begun = |session| {
                     let mut stream = StreamState::new(session, now);
@@ -92,12 +92,12 @@ impl LiveState {
             }
             Event::Collecting { done, of, .. } => {
                 self.ended.get_or_insert(now);
-                self.phase = Phase::Collecting(done, of);
+                self.phase = LivePhase::Collecting(done, of);
             }
             Event::Concluding(sessions) | Event::Finished(sessions) => {
                 self.ended.get_or_insert(now);
                 if matches!(event, Event::Finished(_)) {
-                    self.phase = Phase::Over;
+                    self.phase = LivePhase::Over;
                 }
                 for (stream, session) in self.streams.iter_mut().zip(sessions) {
                     stream.session = session.clone();

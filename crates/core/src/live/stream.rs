@@ -1,19 +1,19 @@
 //! [`StreamState`]: everything shown of one stream.
 
-use super::history::History;
+use super::history::DelayHistory;
 use crate::analysis::{Analyzer, Options};
 use crate::distribution::Precision;
 use crate::evidence::SharedJudge;
 use crate::metrics::clock::ClockEstimate;
 use crate::observer::StreamProgress;
 use crate::session::Ending;
-use crate::so_far::{Arrival, PERCENTAGES, ReceivedSoFar, SoFar};
-use crate::twoway::{View, project};
+use crate::so_far::{ArrivalEffect, PERCENTAGES, ReceivedSoFar, SoFar};
+use crate::twoway::{RecordView, project};
 use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
 /// How long nothing may have arrived before that is said, ns; and so many periods, if they take longer.
-const QUIET: i64 = 2_000_000_000;
-const QUIET_PERIODS: i64 = 4;
+const SILENCE_NS: i64 = 2_000_000_000;
+const SILENCE_PERIODS: i64 = 4;
 
 /// A distribution function: values and the shares that do not exceed them, both ascending.
 pub type Function = Vec<(f64, f64)>;
@@ -30,7 +30,7 @@ pub struct StreamState {
     /// Packets that came faster than the view took them; their delays are not shown.
     pub overlooked: u64,
     /// Delay and loss by the time since the first packet was sent.
-    pub history: History,
+    pub history: DelayHistory,
     /// When the first packet was sent, ns on the sender's clock; `None` before one has arrived here.
     pub origin: Option<i64>,
     /// The clocks.
@@ -48,7 +48,7 @@ pub struct StreamState {
 
 /// Where the figures of a stream come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum FigureSource {
     /// Its packets arrive here.
     Here,
     /// The far host reports what it receives.
@@ -65,7 +65,7 @@ impl StreamState {
         StreamState {
             progress: StreamProgress { packets: session.spec.packets(), ..StreamProgress::default() },
             overlooked: 0,
-            history: History::default(),
+            history: DelayHistory::default(),
             origin: None,
             clocks: ClockEstimate::new(session, None),
             so_far: SoFar::new(Precision::STREAM),
@@ -99,12 +99,12 @@ impl StreamState {
     }
 
     /// Where its figures come from.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> FigureSource {
         match (self.is_received() || self.so_far.received() > 0, &self.far) {
-            (true, _) => Known::Here,
-            (false, Some(_)) => Known::Reported,
-            (false, None) if self.session.classic => Known::Classic,
-            (false, None) => Known::NotReported,
+            (true, _) => FigureSource::Here,
+            (false, Some(_)) => FigureSource::Reported,
+            (false, None) if self.session.classic => FigureSource::Classic,
+            (false, None) => FigureSource::NotReported,
         }
     }
 
@@ -120,7 +120,7 @@ impl StreamState {
         }
         for record in records {
             match self.is_two_way() {
-                true => project(record, View::RoundTrip).iter().for_each(|record| self.packet(record)),
+                true => project(record, RecordView::RoundTrip).iter().for_each(|record| self.packet(record)),
                 false => self.packet(record),
             }
         }
@@ -137,15 +137,15 @@ impl StreamState {
         let origin = *self.origin.get_or_insert(before);
         let at = sent.0.saturating_sub(origin).max(0);
         match arrival {
-            Arrival::New(skipped) => {
+            ArrivalEffect::New(skipped) => {
                 if !skipped.is_empty() {
                     let (_, from) = self.latest.unwrap_or((0, 0));
                     self.history.missing([from, at], skipped.end - skipped.start);
                 }
                 self.latest = Some((record.seq, at));
             }
-            Arrival::Late => self.history.found(at),
-            Arrival::Other => return,
+            ArrivalEffect::Late => self.history.found(at),
+            ArrivalEffect::Other => return,
         }
         self.history.received(at, delay.0);
     }
@@ -163,9 +163,9 @@ impl StreamState {
     /// The figures so far; `None` while nothing is known.
     pub fn figures(&self) -> Option<ReceivedSoFar> {
         match self.known() {
-            Known::Here => Some(self.so_far.figures()),
-            Known::Reported => self.far.map(|(far, _)| far),
-            Known::NotReported | Known::Classic => None,
+            FigureSource::Here => Some(self.so_far.figures()),
+            FigureSource::Reported => self.far.map(|(far, _)| far),
+            FigureSource::NotReported | FigureSource::Classic => None,
         }
     }
 
@@ -180,7 +180,7 @@ impl StreamState {
     pub fn cdf(&self) -> Function {
         let shift = self.shift();
         let place = |x: i64| x.saturating_sub(shift) as f64;
-        if self.known() == Known::Here {
+        if self.known() == FigureSource::Here {
             let delays = self.so_far.delays();
             let (all, mut so_far) = (delays.len().max(1) as f64, 0);
             let quantiles = delays.quantiles();
@@ -200,8 +200,8 @@ impl StreamState {
     pub fn silence(&self, now: SteadyTime) -> Option<f64> {
         let since = |at: SteadyTime| (now - at).0;
         let silence = match (self.known(), &self.far) {
-            (Known::Here, _) => since(self.arrived.unwrap_or(self.begun)),
-            (Known::Reported, Some((far, said))) => match far.silence {
+            (FigureSource::Here, _) => since(self.arrived.unwrap_or(self.begun)),
+            (FigureSource::Reported, Some((far, said))) => match far.silence {
                 Some(silence) => silence.0.saturating_add(since(*said)),
                 None => since(self.begun),
             },
@@ -210,7 +210,7 @@ impl StreamState {
         let p = &self.progress;
         let over = p.sent.max(p.received) >= p.packets;
         let period = if self.session.period_known { self.session.spec.period().0 } else { 0 };
-        let usual = period.saturating_mul(QUIET_PERIODS).max(QUIET);
+        let usual = period.saturating_mul(SILENCE_PERIODS).max(SILENCE_NS);
         (silence >= usual && !over).then_some(silence as f64 / 1e9)
     }
 

@@ -2,25 +2,25 @@
 
 use super::duplicate::{Copies, Duplicates};
 use super::gilbert_elliott;
-use super::known::Known;
+use super::known::StreamFacts;
 use super::loss::{Loss, LossScan};
-use super::moments::{CoMoments, Extremes, Line, Moments};
+use super::moments::{CoMoments, Extremes, FittedLine, Moments};
 use super::regression::{Regression, Trend};
-use super::schedule_error::Errors;
+use super::schedule_error::SendErrors;
 use super::segments;
 use super::seqset::{SeqSet, absent, without};
 use super::series::{Samples, Series};
 use super::skew::SkewHull;
-use super::trend::Evidence;
+use super::trend::TrendEvidence;
 use crate::distribution::{Distribution, Sample};
-use crate::summary::Segment;
+use crate::summary::PathSegment;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// All accepted packets of a stream. What several metrics need of them is computed when it is first asked for, by whichever
 /// thread asks first; others wait.
 pub(crate) struct AllPackets<'a> {
-    pub known: &'a Known<'a>,
+    pub known: &'a StreamFacts<'a>,
     /// In order of arrival.
     pub samples: &'a Samples,
     /// In send order.
@@ -37,29 +37,29 @@ pub(crate) struct AllPackets<'a> {
 
 #[derive(Default)]
 struct Computed {
-    sums: OnceLock<Sums>,
+    sums: OnceLock<PassSums>,
     sample: OnceLock<Sample>,
     hull: OnceLock<Option<SkewHull>>,
-    segments: OnceLock<Vec<Segment>>,
+    segments: OnceLock<Vec<PathSegment>>,
     trend: OnceLock<Option<Trend>>,
-    errors: OnceLock<Option<Errors>>,
+    errors: OnceLock<Option<SendErrors>>,
     delays: OnceLock<(Distribution, Distribution)>,
 }
 
 /// What one pass over all packets gives.
-struct Sums {
+struct PassSums {
     /// The smallest and the largest delay; None without packets.
     delays: Option<[i64; 2]>,
     moments: Moments,
     /// Delay on send time, and on arrival time.
-    lines: [Option<Line>; 2],
+    lines: [Option<FittedLine>; 2],
 }
 
-impl Sums {
-    fn of(samples: &Samples) -> Sums {
+impl PassSums {
+    fn of(samples: &Samples) -> PassSums {
         let mut sums = CoMoments::default();
         let delays = sums.add_all(&samples.sent, &samples.delay).map(|extremes: Extremes| extremes.delay);
-        Sums {
+        PassSums {
             delays,
             moments: delays.map_or_else(Moments::default, |delays| sums.of_delay(delays)),
             lines: [sums.on_send(), sums.on_arrival()],
@@ -70,7 +70,7 @@ impl Sums {
 impl<'a> AllPackets<'a> {
     /// Those of `samples` in both orders, of which nothing is computed yet.
     pub fn new(
-        known: &'a Known<'a>,
+        known: &'a StreamFacts<'a>,
         (samples, series): (&'a Samples, Series<'a>),
         accepted: &'a SeqSet,
         came: Cow<'a, SeqSet>,
@@ -81,8 +81,8 @@ impl<'a> AllPackets<'a> {
         AllPackets { known, samples, series, accepted, came, copies, queued, computed }
     }
 
-    fn sums(&self) -> &Sums {
-        self.computed.sums.get_or_init(|| Sums::of(self.samples))
+    fn sums(&self) -> &PassSums {
+        self.computed.sums.get_or_init(|| PassSums::of(self.samples))
     }
 
     /// Moments of delay.
@@ -91,7 +91,7 @@ impl<'a> AllPackets<'a> {
     }
 
     /// Delay on send time, and on arrival time.
-    pub fn lines(&self) -> [Option<Line>; 2] {
+    pub fn lines(&self) -> [Option<FittedLine>; 2] {
         self.sums().lines
     }
 
@@ -126,7 +126,7 @@ impl<'a> AllPackets<'a> {
     }
 
     /// Where the smallest delay changed for good.
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[PathSegment] {
         self.computed.segments.get_or_init(|| segments::segments(&self.series))
     }
 
@@ -150,16 +150,17 @@ impl<'a> AllPackets<'a> {
     }
 
     /// The sender's errors, of tests whose period is known.
-    pub fn errors(&self) -> Option<&Errors> {
-        let errors =
-            || self.known.session.period().and_then(|_| Errors::new(&self.series, &self.known.session.spec));
+    pub fn errors(&self) -> Option<&SendErrors> {
+        let errors = || {
+            self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session.spec))
+        };
         self.computed.errors.get_or_init(errors).as_ref()
     }
 
     /// What the slope of delay means.
     pub fn trend(&self) -> Option<&Trend> {
         let trend = || {
-            let evidence = Evidence {
+            let evidence = TrendEvidence {
                 hull: self.hull(),
                 periods: &self.known.periods,
                 clock: &self.known.clock,

@@ -26,9 +26,9 @@ impl Bands {
 }
 
 /// Longer series are thinned to this.
-const MOST: usize = 4000;
+const MAX_SERIES: usize = 4000;
 /// A scan is never finer than this many frequencies.
-const MOST_STEPS: f64 = 200_000.0;
+const MAX_FREQUENCIES: f64 = 200_000.0;
 
 /// The spacing between `shortest` and `longest` that `values` cluster at most: the lowest-frequency local
 /// maximum of the characteristic function with at least 0.7 of the global one (so that harmonics do not
@@ -39,7 +39,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
         .iter()
         .copied()
         .filter(|v| v.is_finite())
-        .step_by(values.len().div_ceil(MOST).max(1))
+        .step_by(values.len().div_ceil(MAX_SERIES).max(1))
         .collect();
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -49,7 +49,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     }
     // Only differences count: from the smallest value, phases keep their digits.
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
-    let grid = Grid::new(range, shortest, longest);
+    let grid = FrequencyGrid::new(range, shortest, longest);
     let peak = lowest_peak(&scan(&values, &grid))?;
     let frequency = refine(&values, grid.frequency(peak - 1), grid.frequency(peak + 1));
     let strength = strength(&values, frequency);
@@ -62,18 +62,18 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
 }
 
 /// The frequencies that are tried, evenly spaced: eight within the width of a peak, which is 1/range.
-struct Grid {
+struct FrequencyGrid {
     lowest: f64,
     width: f64,
     step: f64,
     steps: usize,
 }
 
-impl Grid {
+impl FrequencyGrid {
     /// For values that cover `range` and spacings from `shortest` to `longest`.
     fn new(range: f64, shortest: f64, longest: f64) -> Self {
         let (lowest, width) = (1.0 / longest, 1.0 / shortest - 1.0 / longest);
-        let step = (1.0 / (8.0 * range)).max(width / MOST_STEPS);
+        let step = (1.0 / (8.0 * range)).max(width / MAX_FREQUENCIES);
         Self { lowest, width, step, steps: (width / step) as usize + 1 }
     }
 
@@ -101,15 +101,15 @@ fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
 }
 
 /// The strengths at the grid's frequencies: every value's phase is turned on by a step instead of computed anew.
-fn scan(values: &[f64], grid: &Grid) -> Vec<f64> {
+fn scan(values: &[f64], grid: &FrequencyGrid) -> Vec<f64> {
     /// Number of steps after which accumulated rounding errors are removed.
-    const AFRESH: usize = 1024;
+    const STEPS_PER_RESTART: usize = 1024;
     let angles = |f: f64| values.iter().map(move |v| (TAU * f * v).sin_cos()).collect::<Vec<_>>();
     let turns = angles(grid.step);
     let mut now = Vec::new();
     let mut strengths = Vec::with_capacity(grid.steps);
     for i in 0..grid.steps {
-        if i % AFRESH == 0 {
+        if i % STEPS_PER_RESTART == 0 {
             now = angles(grid.frequency(i));
         }
         let (mut c, mut s) = (0.0, 0.0);
@@ -254,14 +254,14 @@ mod tests {
 
     #[test]
     fn grid_of_frequencies() {
-        let grid = Grid::new(100.0, 2.0, 10.0);
+        let grid = FrequencyGrid::new(100.0, 2.0, 10.0);
         // 0.1 to 0.5 in steps of 1/800.
         assert_eq!((grid.lowest, grid.width, grid.step), (0.1, 0.4, 1.0 / 800.0));
         assert_eq!((grid.steps, grid.frequency(8)), (321, 0.1 + 0.01));
         assert_eq!((grid.independent(100.0), grid.independent(0.5)), (40.0, 1.0));
         // A wide range gets no more than the most steps.
-        let wide = Grid::new(1e9, 2.0, 10.0);
-        assert_eq!((wide.step, wide.steps), (0.4 / MOST_STEPS, 200_001));
+        let wide = FrequencyGrid::new(1e9, 2.0, 10.0);
+        assert_eq!((wide.step, wide.steps), (0.4 / MAX_FREQUENCIES, 200_001));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
     fn turning_phases_equals_computing_them() {
         let mut u = minstd(5);
         let values: Vec<f64> = (0..40).map(|_| 50.0 * u()).collect();
-        let grid = Grid { lowest: 0.05, width: 9.0, step: 0.003, steps: 3000 };
+        let grid = FrequencyGrid { lowest: 0.05, width: 9.0, step: 0.003, steps: 3000 };
         let scanned = scan(&values, &grid);
         assert_eq!(scanned.len(), 3000);
         for (i, found) in scanned.into_iter().enumerate() {

@@ -7,15 +7,15 @@ use crate::distribution::percentile::{Method, Percent, rank};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-const RESAMPLES: u32 = 2000;
-const FEWEST: u32 = 200;
+const MAX_RESAMPLES: u32 = 2000;
+const MIN_RESAMPLES: u32 = 200;
 /// Values drawn in all; a long series gets fewer resamples, which its length makes up for.
-const BUDGET: usize = 200_000_000;
+const MAX_DRAWS: usize = 200_000_000;
 
 /// 95 % percentile intervals of mean, median and 99th percentile of delay; `None` below 20 packets.
 pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Option<Bootstrap> {
     let n = series.len();
-    if n < FEWEST_VALUES {
+    if n < MIN_VALUES {
         return None;
     }
     let origin = series.get(0).delay;
@@ -30,7 +30,7 @@ pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Optio
 
 /// How many resamples of `n` values are drawn.
 fn resamples_of(n: usize) -> u32 {
-    ((BUDGET / n) as u32).clamp(FEWEST, RESAMPLES)
+    ((MAX_DRAWS / n) as u32).clamp(MIN_RESAMPLES, MAX_RESAMPLES)
 }
 
 /// 95 % intervals of mean, median and 99th percentile of `values`. Resamples spread less than the truth where
@@ -53,7 +53,7 @@ fn widening(n: usize, block: usize) -> f64 {
 }
 
 /// With fewer values, nothing is known about their variation.
-pub const FEWEST_VALUES: usize = 20;
+pub const MIN_VALUES: usize = 20;
 
 /// Mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. Of several
 /// runs, as many are drawn first, so that what differs from run to run counts; then blocks of each.
@@ -136,7 +136,7 @@ fn interval(mut values: Vec<f64>) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
     fn of_delays(delays: &[i64], correlation: Option<f64>, seed: u64) -> Option<Bootstrap> {
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
-            samples.push(Packet { seq, sent: 0, delay: *delay });
+            samples.push(AcceptedPacket { seq, sent: 0, delay: *delay });
         }
         let inference = Inference { acf1_send_order: correlation, ..Inference::default() };
         intervals(&Series::new(&samples), &inference, seed)

@@ -28,10 +28,10 @@ pub struct BurstGap {
     pub isolated_losses: u64,
 }
 
-use super::seqset::Run;
+use super::seqset::SeqRun;
 /// Gmin of RFC 3611: this number of received packets ends a burst.
 pub const GMIN: u64 = 16;
-const LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 
 /// Divides runs of loss, given in ascending order, in constant memory (except for the lists).
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,15 +68,15 @@ impl Segmenter {
         let (burst, gap) = (self.in_bursts, self.in_gaps);
         let counts = [burst.0, burst.1, gap.0, gap.1, self.gap_from, *burst_count, *gap_count];
         let within = |first: u64, len: u64| first.checked_add(len).is_some_and(|end| end <= next);
-        let listed = bursts.len() <= LISTED
-            && gaps.len() <= LISTED
+        let listed = bursts.len() <= MAX_LISTED
+            && gaps.len() <= MAX_LISTED
             && bursts.iter().all(|b| within(b[0], b[1]))
             && gaps.iter().all(|g| within(g[0], g[1]));
         self.gmin == GMIN && cluster && counts.iter().all(|count| *count <= next) && listed
     }
 
     /// The next run of loss.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: SeqRun) {
         let last = run.start + run.len - 1;
         match &mut self.cluster {
             Some((_, end, losses)) if run.start - *end - 1 < self.gmin => {
@@ -99,7 +99,7 @@ impl Segmenter {
         let len = last - first + 1;
         self.in_bursts = (self.in_bursts.0 + len, self.in_bursts.1 + losses);
         self.result.burst_count += 1;
-        if self.result.bursts.len() < LISTED {
+        if self.result.bursts.len() < MAX_LISTED {
             self.result.bursts.push([first, len, losses]);
         }
         self.gap_from = last + 1;
@@ -109,7 +109,7 @@ impl Segmenter {
         if end > self.gap_from {
             self.in_gaps.0 += end - self.gap_from;
             self.result.gap_count += 1;
-            if self.result.gaps.len() < LISTED {
+            if self.result.gaps.len() < MAX_LISTED {
                 self.result.gaps.push([self.gap_from, end - self.gap_from]);
             }
         }
@@ -144,7 +144,7 @@ mod tests {
         let mut s = Segmenter::new(GMIN);
         for (start, c) in (0..).zip(pattern.chars()) {
             if c != '1' {
-                s.push(Run { start, len: 1 });
+                s.push(SeqRun { start, len: 1 });
             }
         }
         s.finish(pattern.len() as u64, Some(10e6))
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(inside.gaps, [[GMIN + 1, 40]]);
         assert_eq!((outside.burst_count, outside.isolated_losses, outside.gap_count), (0, 2, 1));
         // Only so many are listed; all are counted.
-        let many = segment(&format!("00{}", "1".repeat(GMIN as usize)).repeat(LISTED + 3));
-        assert_eq!((many.burst_count, many.gap_count), (LISTED as u64 + 3, LISTED as u64 + 3));
-        assert_eq!((many.bursts.len(), many.gaps.len()), (LISTED, LISTED));
+        let many = segment(&format!("00{}", "1".repeat(GMIN as usize)).repeat(MAX_LISTED + 3));
+        assert_eq!((many.burst_count, many.gap_count), (MAX_LISTED as u64 + 3, MAX_LISTED as u64 + 3));
+        assert_eq!((many.bursts.len(), many.gaps.len()), (MAX_LISTED, MAX_LISTED));
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
     fn a_state_has_nothing_beyond_its_packets() {
         // A burst of 2 to 4, and a loss that may begin another one.
         let mut valid = Segmenter::new(GMIN);
-        valid.push(Run { start: 2, len: 3 });
-        valid.push(Run { start: 29, len: 1 });
+        valid.push(SeqRun { start: 2, len: 3 });
+        valid.push(SeqRun { start: 29, len: 1 });
         assert!(valid.is_possible(30) && !valid.is_possible(29));
         let with = |change: &fn(&mut Segmenter)| {
             let mut changed = valid.clone();
@@ -213,7 +213,7 @@ mod tests {
             |s| (s.in_bursts, s.in_gaps, s.gap_from) = ((30, 30), (30, 30), 30),
             |s| (s.result.burst_count, s.result.gap_count) = (30, 30),
             |s| (s.result.bursts, s.result.gaps) = (vec![[28, 2, 2]], vec![[0, 30]]),
-            |s| (s.result.bursts, s.result.gaps) = (vec![[0; 3]; LISTED], vec![[0; 2]; LISTED]),
+            |s| (s.result.bursts, s.result.gaps) = (vec![[0; 3]; MAX_LISTED], vec![[0; 2]; MAX_LISTED]),
         ];
         let impossible: &[fn(&mut Segmenter)] = &[
             |s| s.gmin = GMIN - 1,
@@ -230,8 +230,8 @@ mod tests {
             |s| s.result.gap_count = 31,
             |s| s.result.bursts = vec![[28, 3, 2]],
             |s| s.result.gaps = vec![[0, 31]],
-            |s| s.result.bursts = vec![[0; 3]; LISTED + 1],
-            |s| s.result.gaps = vec![[0; 2]; LISTED + 1],
+            |s| s.result.bursts = vec![[0; 3]; MAX_LISTED + 1],
+            |s| s.result.gaps = vec![[0; 2]; MAX_LISTED + 1],
         ];
         let found = |changes: &[fn(&mut Segmenter)]| changes.iter().map(with).collect::<Vec<_>>();
         assert_eq!(found(possible), [true; 6]);

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// An accepted packet: the first clean copy of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub struct AcceptedPacket {
     /// Sequence number.
     pub seq: u32,
     /// Send time, ns since 1970 on the sender's clock.
@@ -20,7 +20,7 @@ pub struct Packet {
     pub delay: i64,
 }
 
-impl Packet {
+impl AcceptedPacket {
     /// Arrival time, ns since 1970 on the receiver's clock.
     #[inline]
     pub fn arrived(&self) -> i64 {
@@ -32,7 +32,7 @@ impl Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// First clean copy.
-    Accepted(Packet),
+    Accepted(AcceptedPacket),
     /// Another copy of an accepted packet, whatever its flags.
     Duplicate(u32),
     /// Anomaly flagged, or times missing or too far apart to subtract: a duplicate if it turns out that
@@ -86,7 +86,7 @@ impl Classifier {
 
     /// The class of the next row, of the valid number `seq`; `packet` if it is a clean copy.
     #[inline]
-    pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<Packet>) -> Class {
+    pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<AcceptedPacket>) -> Class {
         self.received += 1;
         match packet {
             Some(packet) if self.accepted.insert(seq) => Class::Accepted(packet),
@@ -134,9 +134,9 @@ impl Classifier {
 
     /// The packet that a row is a clean copy of.
     #[inline]
-    pub(crate) fn packet(record: &PacketRecord) -> Option<Packet> {
+    pub(crate) fn packet(record: &PacketRecord) -> Option<AcceptedPacket> {
         let times = record.sent().zip(record.delay()).filter(|_| record.flags.is_clean());
-        times.map(|(sent, delay)| Packet { seq: record.seq as u32, sent: sent.0, delay: delay.0 })
+        times.map(|(sent, delay)| AcceptedPacket { seq: record.seq as u32, sent: sent.0, delay: delay.0 })
     }
 }
 
@@ -200,6 +200,9 @@ mod tests {
         assert_eq!(classifier.classify(&far), Class::Damaged(0));
         assert_eq!(classifier.classify(&PacketRecord::new(1)), Class::Damaged(1));
         let negative = PacketRecord::one_way(0, WallTime(7), WallTime(3));
-        assert_eq!(classifier.classify(&negative), Class::Accepted(Packet { seq: 0, sent: 7, delay: -4 }));
+        assert_eq!(
+            classifier.classify(&negative),
+            Class::Accepted(AcceptedPacket { seq: 0, sent: 7, delay: -4 })
+        );
     }
 }

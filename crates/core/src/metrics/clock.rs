@@ -111,7 +111,7 @@ use crate::time::WallTime;
 
 /// What a probe older than the best is charged for each ns of its distance from the stream: twice the
 /// 15 ppm that RFC 5905 allows a clock.
-const DRIFT: f64 = 30e-6;
+const DISTANCE_PENALTY: f64 = 30e-6;
 
 impl ClockEstimate {
     /// From the probes of `session`, or from what a version 2 log prints. `stream` is the first and last
@@ -154,7 +154,8 @@ impl ClockEstimate {
             Some((first, last)) => first.0 / 2 + last.0 / 2,
             None => probes.iter().map(|p| p.returned.0).max().unwrap_or(0),
         };
-        let cost = |p: &ClockProbe| p.rtt().0 as f64 + DRIFT * p.returned.0.abs_diff(reference) as f64;
+        let cost =
+            |p: &ClockProbe| p.rtt().0 as f64 + DISTANCE_PENALTY * p.returned.0.abs_diff(reference) as f64;
         let best = |probes: &mut dyn Iterator<Item = &ClockProbe>| {
             probes.min_by(|a, b| cost(a).total_cmp(&cost(b))).copied()
         };

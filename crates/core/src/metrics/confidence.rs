@@ -22,14 +22,14 @@ pub struct Inference {
     /// Interval of the mean from 20 batches, 95 %.
     pub batch20_ci95: Option<[f64; 2]>,
     /// The same from the number of batches that their correlation allows: 20, 10 or 5.
-    pub batch: Option<Batches>,
+    pub batch: Option<BatchMeans>,
     /// [l, u, coverage]: order statistics that enclose the median with ≥ 95 %; l = 0 or u = n + 1 is
     /// unbounded.
-    pub median_ci95_ranks: Option<Ranks>,
+    pub median_ci95_ranks: Option<RankInterval>,
     /// The same for the 99th percentile.
-    pub p99_ci95_ranks: Option<Ranks>,
+    pub p99_ci95_ranks: Option<RankInterval>,
     /// The same for the 99.9th percentile.
-    pub p999_ci95_ranks: Option<Ranks>,
+    pub p999_ci95_ranks: Option<RankInterval>,
     /// The values at these order statistics, in ns; `None` = unbounded.
     pub median_ci95: Option<[Option<i64>; 2]>,
     /// See above.
@@ -44,13 +44,13 @@ pub struct Inference {
 /// [l, u, coverage].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Ranks(pub u64, pub u64, pub f64);
+pub struct RankInterval(pub u64, pub u64, pub f64);
 
 /// An interval of the mean from batch means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Batches {
+pub struct BatchMeans {
     /// Number of batches.
     pub k: usize,
     /// Interval of the mean, 95 %, in ns.
@@ -88,10 +88,10 @@ use crate::distribution::sample::Sample;
 pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inference {
     let n = moments.n();
     let acf1 = lag1(series, moments);
-    let ranks = |p| stat::quantile_ranks95(n, p).map(|(l, u, c)| Ranks(l, u, c));
+    let ranks = |p| stat::quantile_ranks95(n, p).map(|(l, u, c)| RankInterval(l, u, c));
     let (median, p99, p999) = (ranks(0.5), ranks(0.99), ranks(0.999));
     let value = |rank: u64| sample.at(rank.checked_sub(1)? as usize);
-    let values = |r: Option<Ranks>| r.map(|r| [value(r.0), value(r.1)]);
+    let values = |r: Option<RankInterval>| r.map(|r| [value(r.0), value(r.1)]);
     let twenty = batch_means(series, moments, 20);
     Inference {
         mean_ci90: mean_interval(moments, 0.95),
@@ -105,7 +105,7 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
             let means = if k == 20 { twenty.clone()? } else { batch_means(series, moments, k)? };
             let independent = plain_lag1(&means).is_none_or(|r| r.abs() <= 2.0 / (k as f64).sqrt());
             (independent || k == 5).then_some(())?;
-            Some(Batches { k, ci95: batch_interval(&means)?, independent })
+            Some(BatchMeans { k, ci95: batch_interval(&means)?, independent })
         }),
         median_ci95_ranks: median,
         p99_ci95_ranks: p99,
@@ -209,7 +209,7 @@ fn batch_interval(means: &[f64]) -> Option<[f64; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
     use rand_chacha::ChaCha8Rng;
@@ -242,7 +242,7 @@ mod tests {
     fn of(delays: &[i64]) -> Inference {
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
-            samples.push(Packet { seq, sent: 0, delay: *delay });
+            samples.push(AcceptedPacket { seq, sent: 0, delay: *delay });
         }
         let moments: Moments = delays.iter().copied().collect();
         inference(&Series::new(&samples), &Sample::new(delays.iter().copied()), &moments)
@@ -302,7 +302,7 @@ mod tests {
     fn ranks_and_their_values() {
         let delays: Vec<i64> = (1..=100).map(|k| 10 * k).collect();
         let found = of(&delays);
-        let Ranks(low, high, coverage) = found.median_ci95_ranks.unwrap();
+        let RankInterval(low, high, coverage) = found.median_ci95_ranks.unwrap();
         assert!((39..=41).contains(&low) && (60..=62).contains(&high) && (0.95..0.97).contains(&coverage));
         assert_eq!(found.median_ci95, Some([Some(10 * low as i64), Some(10 * high as i64)]));
         // Of 100 packets the 99.9th percentile has no upper end.

@@ -70,7 +70,7 @@ pub struct DejitterPoint {
 
 /// The parameters of a codec that the E-model needs (ITU-T G.113).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Codec {
+pub struct VoiceCodec {
     /// Its name.
     pub name: String,
     /// Equipment impairment Ie.
@@ -96,23 +96,23 @@ const CODECS: [(&str, f64, f64, f64); 5] = [
     ("GSM-EFR", 5.0, 10.0, 20.0),
 ];
 
-impl Codec {
+impl VoiceCodec {
     /// A codec with published figures, by name in any case.
-    pub fn named(name: &str) -> Option<Codec> {
+    pub fn named(name: &str) -> Option<VoiceCodec> {
         let (name, ie, bpl, delay_ms) = *CODECS.iter().find(|c| c.0.eq_ignore_ascii_case(name))?;
-        Some(Codec { name: name.to_owned(), ie, bpl, delay_ms, user_declared: false })
+        Some(VoiceCodec { name: name.to_owned(), ie, bpl, delay_ms, user_declared: false })
     }
 
-    /// The names [`Codec::named`] knows.
+    /// The names [`VoiceCodec::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CODECS.iter().map(|c| c.0)
     }
 }
 
-impl Default for Codec {
+impl Default for VoiceCodec {
     /// G.711 with packet-loss concealment, 20 ms packets.
-    fn default() -> Codec {
-        Codec { name: "G.711+PLC".to_owned(), ie: 0.0, bpl: 25.1, delay_ms: 20.0, user_declared: false }
+    fn default() -> VoiceCodec {
+        VoiceCodec { name: "G.711+PLC".to_owned(), ie: 0.0, bpl: 25.1, delay_ms: 20.0, user_declared: false }
     }
 }
 
@@ -127,9 +127,9 @@ use crate::time::Span;
 
 /// The assumptions about the receiver.
 #[derive(Clone, Copy, Debug)]
-pub struct Receiver<'a> {
+pub struct ReceiverModel<'a> {
     /// The codec.
-    pub codec: &'a Codec,
+    pub codec: &'a VoiceCodec,
     /// How delay impairs quality.
     pub model: DelayModel,
     /// Buffers of the curve.
@@ -145,7 +145,7 @@ pub fn dejitter(
     sample: &Sample,
     sent: u64,
     reference: (f64, DelayBasis),
-    receiver: &Receiver<'_>,
+    receiver: &ReceiverModel<'_>,
 ) -> Option<Dejitter> {
     let min = sample.min()?;
     let lost = sent.saturating_sub(series.len() as u64);
@@ -172,7 +172,7 @@ pub fn approximate(
     min: i64,
     sent: u64,
     reference: (f64, DelayBasis),
-    receiver: &Receiver<'_>,
+    receiver: &ReceiverModel<'_>,
 ) -> Dejitter {
     let lost = sent.saturating_sub(delays.len());
     let quantiles = delays.quantiles();
@@ -184,7 +184,7 @@ pub fn approximate(
     }
 }
 
-impl Receiver<'_> {
+impl ReceiverModel<'_> {
     /// The buffers, ascending.
     fn sorted(&self) -> Vec<Span> {
         let mut buffers = self.buffers.to_vec();
@@ -255,9 +255,9 @@ pub fn reference_delay(clock: &ClockEstimate, min: Option<i64>) -> Option<(f64, 
     })
 }
 
-impl Codec {
+impl VoiceCodec {
     fn describe(&self) -> String {
-        let Codec { name, ie, bpl, delay_ms, .. } = self;
+        let VoiceCodec { name, ie, bpl, delay_ms, .. } = self;
         format!("{name} Ie={ie} Bpl={bpl} codec_delay_ms={delay_ms}")
     }
 }
@@ -361,7 +361,7 @@ impl Dejitter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
@@ -372,7 +372,7 @@ mod tests {
         let delays = [30, 31, 30, 55, 40, 30, -1, 33, 90, 70, 50, 30];
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays).filter(|d| d.1 >= 0) {
-            samples.push(Packet { seq, sent: 0, delay: delay * MS });
+            samples.push(AcceptedPacket { seq, sent: 0, delay: delay * MS });
         }
         samples
     }
@@ -382,9 +382,9 @@ mod tests {
         let samples = stream();
         let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
-        let codec = Codec { delay_ms: 0.0, ..Codec::default() };
+        let codec = VoiceCodec { delay_ms: 0.0, ..VoiceCodec::default() };
         let buffers = [0, 1, 5, 10, 20, 25, 40, 60, 100].map(Span::millis);
-        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 50 };
+        let receiver = ReceiverModel { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 50 };
         let d = dejitter(&series, &sample, 12, (30e6, DelayBasis::Raw), &receiver).unwrap();
         let expected = [
             (8, 7, 24.184381),
@@ -419,8 +419,8 @@ mod tests {
     #[test]
     fn nothing_arrived() {
         let samples = Samples::default();
-        let codec = Codec::default();
-        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &[], spurt: 50 };
+        let codec = VoiceCodec::default();
+        let receiver = ReceiverModel { codec: &codec, model: DelayModel::Idd, buffers: &[], spurt: 50 };
         let sample = Sample::new(core::iter::empty());
         let series = Series::new(&samples);
         assert_eq!(dejitter(&series, &sample, 9, (0.0, DelayBasis::Raw), &receiver), None);
@@ -431,11 +431,11 @@ mod tests {
         let samples = stream();
         let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
-        let codec = Codec::named("g.711").unwrap();
-        assert_eq!((codec.name.as_str(), codec.bpl, Codec::named("G.7")), ("G.711", 4.3, None));
+        let codec = VoiceCodec::named("g.711").unwrap();
+        assert_eq!((codec.name.as_str(), codec.bpl, VoiceCodec::named("G.7")), ("G.711", 4.3, None));
         // Ascending, whatever the order and the repetitions they come in.
         let buffers = [60, 0, 20, 60].map(Span::millis);
-        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 4 };
+        let receiver = ReceiverModel { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 4 };
         let d = dejitter(&series, &sample, 12, (30e6, DelayBasis::Corrected), &receiver).unwrap();
         assert_eq!(d.codec, "G.711 Ie=0 Bpl=4.3 codec_delay_ms=20");
         assert_eq!(
@@ -463,8 +463,9 @@ mod tests {
 
     #[test]
     fn bursty_loss_above_2_percent_is_beyond_the_model() {
-        let codec = Codec::default();
-        let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &[Span(0)], spurt: 50 };
+        let codec = VoiceCodec::default();
+        let receiver =
+            ReceiverModel { codec: &codec, model: DelayModel::Idd, buffers: &[Span(0)], spurt: 50 };
         let of = |lost, ratio| {
             let d = receiver.fixed(100, lost, (0.0, DelayBasis::Raw), |_, _| (0, ratio));
             (d.curve[0].extrapolated, d.smallest_buffer_for_1pct_loss_ms)
@@ -490,7 +491,7 @@ mod tests {
         let of = |delays: &[i64], sent| {
             let mut samples = Samples::default();
             for (seq, delay) in (0..).zip(delays).filter(|d| *d.1 >= 0) {
-                samples.push(Packet { seq, sent: 0, delay: *delay });
+                samples.push(AcceptedPacket { seq, sent: 0, delay: *delay });
             }
             run_starts(&Series::new(&samples), sent, 0, &[Span(5), Span(20)])
         };

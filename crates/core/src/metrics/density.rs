@@ -52,17 +52,17 @@ impl Displacements {
 /// Numbers by size. Nearly all that are added are the largest, and the smallest is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u32>")]
-struct Ascending(VecDeque<u32>);
+struct SortedQueue(VecDeque<u32>);
 
-impl From<Vec<u32>> for Ascending {
+impl From<Vec<u32>> for SortedQueue {
     /// From numbers in any order.
-    fn from(mut numbers: Vec<u32>) -> Ascending {
+    fn from(mut numbers: Vec<u32>) -> SortedQueue {
         numbers.sort_unstable();
-        Ascending(numbers.into())
+        SortedQueue(numbers.into())
     }
 }
 
-impl Ascending {
+impl SortedQueue {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -115,9 +115,9 @@ pub struct StayBack {
     index: u64,
     window: VecDeque<u32>,
     /// Numbers of the window and of early packets already taken from it that no receive index has met.
-    unmet: Ascending,
+    unmet: SortedQueue,
     /// Numbers to remove when they are the smallest of `unmet`.
-    discarded: Ascending,
+    discarded: SortedQueue,
     found: Displacements,
     /// Whether it is not known what an arrival displaced.
     unknown: bool,
@@ -130,8 +130,8 @@ impl StayBack {
             threshold,
             index: first.into(),
             window: VecDeque::new(),
-            unmet: Ascending::default(),
-            discarded: Ascending::default(),
+            unmet: SortedQueue::default(),
+            discarded: SortedQueue::default(),
             found: Displacements::new(),
             unknown: false,
         }
@@ -262,7 +262,7 @@ impl StayBack {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::occupancy::Occupancy;
     use super::super::seqset::SeqSet;
     use super::super::series::{Samples, runs};
@@ -277,7 +277,7 @@ pub(super) mod tests {
     /// The complete density of arrivals with different numbers.
     fn complete(arrivals: &[u32]) -> BTreeMap<i64, u64> {
         let mut samples = Samples::default();
-        arrivals.iter().for_each(|&seq| samples.push(Packet { seq, sent: 0, delay: 0 }));
+        arrivals.iter().for_each(|&seq| samples.push(AcceptedPacket { seq, sent: 0, delay: 0 }));
         complete_density(&Series::new(&samples))
     }
 

@@ -53,6 +53,13 @@ impl Copies {
         self.0.iter().copied()
     }
 
+    /// The same by number, and of one number by arrival, whatever the order in which they were met.
+    pub(crate) fn sorted(&self) -> Copies {
+        let mut sorted = self.clone();
+        sorted.0.sort_unstable();
+        sorted
+    }
+
     /// Number of them.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
@@ -112,7 +119,7 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
@@ -154,7 +161,7 @@ mod tests {
     fn times_from_the_first_copy() {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         for (seq, sent) in [(0, 100), (1, 200), (3, 400)] {
-            samples.push(Packet { seq, sent, delay: 10 });
+            samples.push(AcceptedPacket { seq, sent, delay: 10 });
             accepted.insert(seq);
         }
         let series = Series::new(&samples);

@@ -1,23 +1,23 @@
 //! The Gilbert–Elliott loss model by expectation-maximisation (metrics §10), on request.
 
-use super::loss::{Gilbert, GilbertElliott};
-use super::seqset::Run;
+use super::loss::{GilbertElliott, GilbertFit};
+use super::seqset::SeqRun;
 
 const ITERATIONS: usize = 200;
 /// Number of packets fitted, from the start of the stream; the time is linear in it.
-const LONGEST: u64 = 1 << 18;
+const MAX_FITTED_PACKETS: u64 = 1 << 18;
 /// Reported only if Akaike's criterion improves by more.
-const IMPROVEMENT: f64 = 2.0;
+const MIN_IMPROVEMENT: f64 = 2.0;
 
 /// The model of the first `n` packets (at most 262 144), of which those in `runs` were lost, from the deterministic start of metrics §10;
 /// `None` where a parameter leaves its interval or the simple model explains the losses as well.
-pub fn fit(runs: impl Iterator<Item = Run>, n: u64, simple: &Gilbert) -> Option<GilbertElliott> {
-    let n = n.min(LONGEST);
+pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> Option<GilbertElliott> {
+    let n = n.min(MAX_FITTED_PACKETS);
     let mut lost = vec![false; n as usize];
     for run in runs.take_while(|run| run.start < n) {
         lost[run.start as usize..(run.start + run.len).min(n) as usize].fill(true);
     }
-    let mut model = Model { p: simple.p?, r: simple.q?, h: 0.5, k: 0.999 };
+    let mut model = ChainParameters { p: simple.p?, r: simple.q?, h: 0.5, k: 0.999 };
     if ![model.p, model.r].iter().all(|x| *x > 0.0 && *x < 1.0) {
         return None;
     }
@@ -29,11 +29,11 @@ pub fn fit(runs: impl Iterator<Item = Run>, n: u64, simple: &Gilbert) -> Option<
         }
         (model, likelihood) = (next, found);
     }
-    let Model { p, r, h, k } = model;
+    let ChainParameters { p, r, h, k } = model;
     let fits = [p, r, k].iter().all(|x| *x > 0.0 && *x <= 1.0) && (0.0..1.0).contains(&h) && k > h;
     let aic = 8.0 - 2.0 * likelihood;
     let aic_simple = 4.0 - 2.0 * simple_likelihood(&lost);
-    (fits && aic < aic_simple - IMPROVEMENT).then_some(GilbertElliott {
+    (fits && aic < aic_simple - MIN_IMPROVEMENT).then_some(GilbertElliott {
         p,
         r,
         h,
@@ -45,17 +45,17 @@ pub fn fit(runs: impl Iterator<Item = Run>, n: u64, simple: &Gilbert) -> Option<
 }
 
 #[derive(Clone, Copy)]
-struct Model {
+struct ChainParameters {
     p: f64,
     r: f64,
     h: f64,
     k: f64,
 }
 
-impl Model {
+impl ChainParameters {
     /// One step of Baum and Welch with scaled probabilities, and the log-likelihood of the model before it.
-    fn step(&self, lost: &[bool]) -> Option<(Model, f64)> {
-        let Model { p, r, h, k } = *self;
+    fn step(&self, lost: &[bool]) -> Option<(ChainParameters, f64)> {
+        let ChainParameters { p, r, h, k } = *self;
         let emit = |lost: bool| if lost { [1.0 - k, 1.0 - h] } else { [k, h] };
         let mut forward = Vec::with_capacity(lost.len());
         let mut state = [r / (p + r), p / (p + r)];
@@ -92,7 +92,7 @@ impl Model {
             backward = [(1.0 - p) * ahead[0] + p * ahead[1], r * ahead[0] + (1.0 - r) * ahead[1]];
         }
         let ratio = |a: f64, b: f64| a / (a + b);
-        let next = Model {
+        let next = ChainParameters {
             p: ratio(moves[0], stays[0]),
             r: ratio(moves[1], stays[1]),
             h: 1.0 - losses[1] / present[1],
@@ -174,7 +174,7 @@ mod tests {
         let accepted = arrived(600, [0.05, 0.2, 0.4, 0.97]);
         let lost: Vec<bool> = (0..600).map(|seq| !accepted.contains(seq)).collect();
         let (p, r) = (0.102_362_204_724_409_45, 0.571_428_571_428_571_4);
-        let (next, likelihood) = Model { p, r, h: 0.5, k: 0.999 }.step(&lost).unwrap();
+        let (next, likelihood) = ChainParameters { p, r, h: 0.5, k: 0.999 }.step(&lost).unwrap();
         assert!((likelihood + 242.313_361_440_417_6).abs() < 1e-9, "{likelihood}");
         let expected = [
             (next.p, 0.129_310_183_595_116_67),
@@ -186,7 +186,7 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
         }
         // A model in which a loss cannot be.
-        assert!(Model { p, r, h: 1.0, k: 1.0 }.step(&lost).is_none());
+        assert!(ChainParameters { p, r, h: 1.0, k: 1.0 }.step(&lost).is_none());
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         (0..50).for_each(|seq| {
             accepted.insert(seq);
         });
-        assert_eq!(fit(absent(accepted.runs(), 50), 50, &Gilbert::default()), None);
+        assert_eq!(fit(absent(accepted.runs(), 50), 50, &GilbertFit::default()), None);
     }
 
     #[test]
@@ -219,8 +219,12 @@ mod tests {
     fn the_start_lies_inside() {
         let accepted = arrived(600, [0.05, 0.2, 0.4, 0.97]);
         let from = |p, q| {
-            fit(absent(accepted.runs(), 600), 600, &Gilbert { p: Some(p), q: Some(q), ..Gilbert::default() })
-                .is_some()
+            fit(
+                absent(accepted.runs(), 600),
+                600,
+                &GilbertFit { p: Some(p), q: Some(q), ..GilbertFit::default() },
+            )
+            .is_some()
         };
         assert!(from(0.1, 0.5));
         for (p, q) in [(0.0, 0.5), (1.0, 0.5), (0.1, 0.0), (0.1, 1.0), (f64::NAN, 0.5), (0.1, f64::NAN)] {

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A point: time and delay, both in ns from some origin.
-pub type Point = (i64, i64);
+pub type HullPoint = (i64, i64);
 
-/// Points, of which most follow each other in time.
-pub trait Points {
+/// PointSequence, of which most follow each other in time.
+pub trait PointSequence {
     /// How many.
     fn count(&self) -> usize;
     /// The k-th.
-    fn at(&self, k: usize) -> Point;
+    fn at(&self, k: usize) -> HullPoint;
     /// The lowest delay of those at `range`; the largest number without points.
     fn lowest(&self, range: Range<usize>) -> i64;
     /// The earliest and the latest time of those at `range`; None without points.
     fn times(&self, range: Range<usize>) -> Option<[i64; 2]>;
     /// Takes those at `range` one after another.
-    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B;
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, HullPoint) -> B) -> B;
 }
 
-impl Points for [Point] {
+impl PointSequence for [HullPoint] {
     fn count(&self) -> usize {
         self.len()
     }
 
-    fn at(&self, k: usize) -> Point {
+    fn at(&self, k: usize) -> HullPoint {
         self[k]
     }
 
@@ -41,20 +41,20 @@ impl Points for [Point] {
     }
 
     #[inline]
-    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B {
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, HullPoint) -> B) -> B {
         self[range].iter().copied().fold(start, next)
     }
 }
 
-/// Points with their delays upside down.
-struct Mirrored<'a>(&'a [Point]);
+/// PointSequence with their delays upside down.
+struct Mirrored<'a>(&'a [HullPoint]);
 
-impl Points for Mirrored<'_> {
+impl PointSequence for Mirrored<'_> {
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn at(&self, k: usize) -> Point {
+    fn at(&self, k: usize) -> HullPoint {
         mirrored(self.0[k])
     }
 
@@ -69,24 +69,27 @@ impl Points for Mirrored<'_> {
     }
 
     #[inline]
-    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B {
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, HullPoint) -> B) -> B {
         self.0[range].iter().map(|p| mirrored(*p)).fold(start, next)
     }
 }
 
-fn mirrored((t, d): Point) -> Point {
+fn mirrored((t, d): HullPoint) -> HullPoint {
     (t, d.saturating_neg())
 }
 
 /// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
 /// paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hull(Vec<Point>);
+pub struct Hull(Vec<HullPoint>);
+
+/// Of fewer points all are looked at.
+const MIN_SIFTED_POINTS: usize = 1024;
 
 impl Hull {
     /// The next point; its time must not precede the last one's. Of equal times the lowest delay stays.
     #[inline]
-    pub fn push(&mut self, point: Point) {
+    pub fn push(&mut self, point: HullPoint) {
         if let Some(&last) = self.0.last()
             && last.0 == point.0
         {
@@ -104,10 +107,14 @@ impl Hull {
     }
 
     /// Adds those of `points` at `range`, of any times: fast where most of them follow each other.
-    pub fn add(&mut self, points: &(impl Points + ?Sized), range: Range<usize>) {
+    pub fn add(&mut self, points: &(impl PointSequence + ?Sized), range: Range<usize>) {
         let mut some = Vec::new();
-        candidates(points, range, |point| some.push(point));
-        let follow = |last: &Point| some.first().is_none_or(|first| last.0 <= first.0);
+        if range.len() < MIN_SIFTED_POINTS {
+            points.fold(range, (), |(), point| some.push(point));
+        } else {
+            candidates(points, range, |point| some.push(point));
+        }
+        let follow = |last: &HullPoint| some.first().is_none_or(|first| last.0 <= first.0);
         if !self.0.last().is_none_or(follow) || !some.is_sorted_by_key(|p| p.0) {
             some.append(&mut self.0);
             some.sort_unstable();
@@ -116,7 +123,7 @@ impl Hull {
     }
 
     /// Adds `points` to this hull, and upside down to `upper`, that of points upside down.
-    pub fn add_to_both(&mut self, upper: &mut Hull, points: &[Point]) {
+    pub fn add_to_both(&mut self, upper: &mut Hull, points: &[HullPoint]) {
         self.add(points, 0..points.len());
         upper.add(&Mirrored(points), 0..points.len());
     }
@@ -127,7 +134,7 @@ impl Hull {
     }
 
     /// The vertices, by ascending time.
-    pub fn vertices(&self) -> &[Point] {
+    pub fn vertices(&self) -> &[HullPoint] {
         &self.0
     }
 
@@ -138,7 +145,7 @@ impl Hull {
 
     /// The edge whose span contains the mean time `sum/n` (half open; the last edge closed): the line
     /// below all points with the least summed distance, the linear programme of Moon, Skelly and Towsley.
-    pub fn edge(&self, sum: i128, n: u64) -> Option<[Point; 2]> {
+    pub fn edge(&self, sum: i128, n: u64) -> Option<[HullPoint; 2]> {
         let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
         let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;
         let end = self.0.iter().position(|p| beyond(p.0)).unwrap_or(last).max(1);
@@ -148,7 +155,7 @@ impl Hull {
 
 /// Hands out those of `points` at `range` that can be vertices of their hull, and few others: chunks of them that lie
 /// above a rough hull, of the lowest points of large groups, have no vertex.
-fn candidates(points: &(impl Points + ?Sized), range: Range<usize>, mut each: impl FnMut(Point)) {
+fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut each: impl FnMut(HullPoint)) {
     const CHUNK: usize = 32;
     let Some(last) = range.clone().next_back() else { return };
     let chunk = |c: usize| {
@@ -157,7 +164,7 @@ fn candidates(points: &(impl Points + ?Sized), range: Range<usize>, mut each: im
     };
     let lowest: Vec<i64> = (0..range.len().div_ceil(CHUNK)).map(|c| points.lowest(chunk(c))).collect();
     let in_group = (lowest.len() / 64).clamp(1, 64);
-    let mut low: Vec<Point> = vec![points.at(range.start)];
+    let mut low: Vec<HullPoint> = vec![points.at(range.start)];
     for (g, group) in lowest.chunks(in_group).enumerate() {
         let (mut c, mut least) = (0, i64::MAX);
         for (k, lowest) in group.iter().enumerate() {
@@ -177,7 +184,7 @@ fn candidates(points: &(impl Points + ?Sized), range: Range<usize>, mut each: im
     for (c, low) in lowest.iter().enumerate() {
         let Some([from, to]) = points.times(chunk(c)) else { continue };
         while edges.next_if(|edge| edge[1].0 < from).is_some() {}
-        let above = |edge: &&[Point]| {
+        let above = |edge: &&[HullPoint]| {
             let (a, b) = (edge[0], edge[1]);
             let below = |t: i64| turns_left(a, (t, *low), b);
             a.0 < from && to < b.0 && !below(from) && !below(to)
@@ -190,15 +197,15 @@ fn candidates(points: &(impl Points + ?Sized), range: Range<usize>, mut each: im
 
 /// Whether a → b → c turns left, strictly: b is a vertex of the lower hull.
 #[inline]
-fn turns_left(a: Point, b: Point, c: Point) -> bool {
+fn turns_left(a: HullPoint, b: HullPoint, c: HullPoint) -> bool {
+    let steps = (b.0.checked_sub(a.0), b.1.checked_sub(a.1), c.0.checked_sub(a.0), c.1.checked_sub(a.1));
+    if let (Some(bx), Some(by), Some(cx), Some(cy)) = steps {
+        let product = |x: i64, y: i64| i128::from(x) * i128::from(y);
+        return product(bx, cy) > product(by, cx);
+    }
     let difference = |x: i64, y: i64| i128::from(x) - i128::from(y);
     let (bx, by) = (difference(b.0, a.0), difference(b.1, a.1));
     let (cx, cy) = (difference(c.0, a.0), difference(c.1, a.1));
-    let small = |x: i128| i64::try_from(x).is_ok();
-    if small(bx) && small(by) && small(cx) && small(cy) {
-        let product = |x: i128, y: i128| i128::from(x as i64) * i128::from(y as i64);
-        return product(bx, cy) > product(by, cx);
-    }
     bx.saturating_mul(cy) > by.saturating_mul(cx)
 }
 
@@ -207,7 +214,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn hull(points: &[Point]) -> Hull {
+    fn hull(points: &[HullPoint]) -> Hull {
         let mut hull = Hull::default();
         points.iter().for_each(|&p| hull.push(p));
         hull
@@ -273,7 +280,7 @@ mod tests {
             apart in 1usize..200,
         ) {
             let (mut t, mut d) = (0, 0);
-            let points: Vec<Point> = (0..times as i64)
+            let points: Vec<HullPoint> = (0..times as i64)
                 .flat_map(|round| steps.iter().map(move |(time, delay)| (time, delay + bend * round * round)))
                 .map(|(time, delay)| {
                     (t, d) = (t + time, d + delay / 2);

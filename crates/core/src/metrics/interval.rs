@@ -2,7 +2,7 @@
 
 use super::duplicate::Copies;
 use super::moments::Moments;
-use super::seqset::{Run, SeqSet, absent, without};
+use super::seqset::{SeqRun, SeqSet, absent, without};
 use super::series::Series;
 use crate::Session;
 use crate::distribution::percentile::Percent;
@@ -11,13 +11,13 @@ use crate::summary::{Interval, Summary};
 use crate::time::Span;
 
 /// Most windows listed in a summary.
-pub const MOST: u64 = 100_000;
+pub const MAX_WINDOWS: u64 = 100_000;
 
 /// The windows of `length` of the packets of `session` below `end`, of which those of `came` arrived, with their counts.
 /// A packet belongs to the window in which it was
 /// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
 /// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
-/// before it. Empty where there would be more than [`MOST`].
+/// before it. Empty where there would be more than [`MAX_WINDOWS`].
 pub fn windows(
     series: &Series<'_>,
     came: &SeqSet,
@@ -39,13 +39,21 @@ pub fn windows(
     let reordered = overtaken(series);
     let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
     let mut losses = lost.peekable();
-    let mut arrivals = came.iter().peekable();
+    let (mut arrived, mut next) = (came.runs(), None);
     (0..windows)
         .map(|w| {
             let (from, to) = (first_seq(w), first_seq(w + 1));
-            let accepted = std::iter::from_fn(|| arrivals.next_if(|seq| u64::from(*seq) < to)).count() as u64;
+            let mut accepted = 0;
+            while let Some(run) = next.take().or_else(|| arrived.next()) {
+                let end = run.start + run.len;
+                accepted += end.min(to).saturating_sub(run.start.max(from));
+                if end > to {
+                    next = Some(run);
+                    break;
+                }
+            }
             let (mut loss_runs, mut longest) = (0, 0);
-            while let Some(run) = losses.next_if(|r: &Run| r.start < to) {
+            while let Some(run) = losses.next_if(|r: &SeqRun| r.start < to) {
                 (loss_runs, longest) = (loss_runs + 1, run.len.max(longest));
             }
             let within = |seq: u32| (from..to).contains(&u64::from(seq));
@@ -75,8 +83,8 @@ pub fn windows(
 /// The first sequence number of each window, by due times.
 fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     let (period, length) = (period as u128, length as u128);
-    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MOST) + 1) as u64;
-    if windows > MOST {
+    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MAX_WINDOWS) + 1) as u64;
+    if windows > MAX_WINDOWS {
         return Vec::new();
     }
     let first = |w: u64| (u128::from(w) * length).div_ceil(period).min(u128::from(sent)) as u64;
@@ -89,7 +97,7 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     let mut origin = None;
     for p in series.range(0..series.len()) {
         let window = p.sent.saturating_sub(*origin.get_or_insert(p.sent)) / length;
-        if window >= MOST as i64 {
+        if window >= MAX_WINDOWS as i64 {
             return Vec::new();
         }
         while (bounds.len() as i64) <= window {
@@ -102,7 +110,7 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
 
 /// Gives `window`, of the packets of `series` with numbers below `end`, its delay figures.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
-    let part = series.place_of(window.first_seq)..series.place_of(end);
+    let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);
     let moments: Moments = values.clone().collect();
     let sample = Sample::new(values);
@@ -156,7 +164,7 @@ fn overtaken(series: &Series<'_>) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
     use crate::spec::TestSpec;
@@ -181,7 +189,7 @@ mod tests {
             order.sort_by_key(|o| o.0);
             let (mut samples, mut accepted, mut copies) = (Samples::default(), SeqSet::default(), Copies::default());
             for &(_, seq, delay) in &order {
-                samples.push(Packet { seq, sent: i64::from(seq / 5) * 30_000_000, delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq / 5) * 30_000_000, delay });
                 accepted.insert(seq);
                 if seq % 7 == 0 {
                     copies.push(seq, None);
@@ -217,7 +225,7 @@ mod tests {
         let (mut samples, mut accepted, mut copies) =
             (Samples::default(), SeqSet::default(), Copies::default());
         for (seq, delay) in [(0, 40), (1, 10), (2, 25), (5, 7), (7, 8), (9, 3), (8, 9)] {
-            samples.push(Packet { seq, sent: i64::from(seq) * 20_000_000, delay });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 20_000_000, delay });
             accepted.insert(seq);
         }
         copies.push(1, None);
@@ -268,7 +276,7 @@ mod tests {
     #[test]
     fn as_many_windows_as_are_listed() {
         let due = |windows: u64| due(1_000_000, 1_000_000, windows).len() as u64;
-        assert_eq!((due(MOST), due(MOST + 1), due(0)), (MOST, 0, 0));
+        assert_eq!((due(MAX_WINDOWS), due(MAX_WINDOWS + 1), due(0)), (MAX_WINDOWS, 0, 0));
     }
 
     #[test]
@@ -276,7 +284,7 @@ mod tests {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         // Two in the first second, a lost one, none in the second, one in the third.
         for (seq, sent) in [(0, 5_000_000_000), (1, 5_999_999_999), (3, 7_000_000_000)] {
-            samples.push(Packet { seq, sent, delay: 7 });
+            samples.push(AcceptedPacket { seq, sent, delay: 7 });
             accepted.insert(seq);
         }
         let series = Series::new(&samples);

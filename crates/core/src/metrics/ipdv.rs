@@ -43,7 +43,7 @@ pub struct Ipdv {
     pub quantised: bool,
 }
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::moments::Moments;
 use super::series::{Samples, Series};
 use crate::distribution::percentile::Percent;
@@ -55,14 +55,14 @@ use std::ops::Range;
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
     // Before the first packet stands one that no number follows.
-    let mut before = Packet { seq: u32::MAX, sent: 0, delay: 0 };
+    let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
             steps.push(packet.delay.saturating_sub(before.delay));
         }
         before = packet;
     });
-    let sums = Sums::of(&steps);
+    let sums = StepSums::of(&steps);
     let bounds = [sums.moments.min().unwrap_or(0), sums.moments.max().unwrap_or(0)];
     let order = OrderStatistics::new(steps.iter().copied(), steps.len(), bounds, &PERCENTS);
     sums.figures(n.saturating_sub(1), order.median(), |p| order.edf(p), |p| order.linear(p))
@@ -74,36 +74,36 @@ const PERCENTS: [Percent; 5] =
 
 /// The difference of delay of each two consecutive packets that were both accepted, in ns, in send order.
 pub fn steps(samples: &Samples) -> Vec<i64> {
-    let step = |before: Packet, after: Packet| {
+    let step = |before: AcceptedPacket, after: AcceptedPacket| {
         (before.seq.checked_add(1) == Some(after.seq)).then(|| after.delay.saturating_sub(before.delay))
     };
     if samples.seq.is_sorted() {
         return samples.iter().zip(samples.iter().skip(1)).filter_map(|(a, b)| step(a, b)).collect();
     }
-    let mut packets: Vec<Packet> = samples.iter().collect();
+    let mut packets: Vec<AcceptedPacket> = samples.iter().collect();
     packets.sort_unstable_by_key(|p| p.seq);
     packets.windows(2).filter_map(|pair| step(pair[0], pair[1])).collect()
 }
 
 /// Figures of `steps` out of `possible` ones, and the steps sorted.
 pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
-    let sums = Sums::of(&steps);
+    let sums = StepSums::of(&steps);
     let sample = Sample::new(steps.into_iter());
     (sums.figures(possible, sample.median(), |p| sample.edf(p), |p| sample.linear(p)), sample)
 }
 
 /// What adds up over steps.
-struct Sums {
+struct StepSums {
     moments: Moments,
     /// Of the absolute values.
     magnitude: u128,
 }
 
-impl Sums {
-    fn of(steps: &[i64]) -> Sums {
+impl StepSums {
+    fn of(steps: &[i64]) -> StepSums {
         let mut moments = Moments::default();
         moments.add_all(steps);
-        Sums { moments, magnitude: steps.iter().map(|x| u128::from(x.unsigned_abs())).sum() }
+        StepSums { moments, magnitude: steps.iter().map(|x| u128::from(x.unsigned_abs())).sum() }
     }
 
     /// The figures of these steps out of `possible` ones, with their percentiles.
@@ -114,7 +114,7 @@ impl Sums {
         edf: impl Fn(Percent) -> Option<i64>,
         linear: impl Fn(Percent) -> Option<f64>,
     ) -> Ipdv {
-        let Sums { moments, magnitude } = self;
+        let StepSums { moments, magnitude } = self;
         let defined = moments.n();
         let (p25, p75) = (edf(Percent(25_000)), edf(Percent(75_000)));
         let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
@@ -154,11 +154,11 @@ pub struct StreamingIpdv {
 }
 
 /// Delays kept of the packets before.
-const WINDOW: usize = 4096;
+const DELAY_WINDOW: usize = 4096;
 
 /// The delays kept, by sequence number.
 mod by_number {
-    use super::WINDOW;
+    use super::DELAY_WINDOW;
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
 
@@ -167,9 +167,9 @@ mod by_number {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Option<(u32, i64)>>, D::Error> {
-        let mut recent = vec![None; WINDOW];
+        let mut recent = vec![None; DELAY_WINDOW];
         for (seq, delay) in BTreeMap::<u32, i64>::deserialize(from)? {
-            recent[seq as usize % WINDOW] = Some((seq, delay));
+            recent[seq as usize % DELAY_WINDOW] = Some((seq, delay));
         }
         Ok(recent)
     }
@@ -178,7 +178,7 @@ mod by_number {
 impl Default for StreamingIpdv {
     fn default() -> StreamingIpdv {
         StreamingIpdv {
-            recent: vec![None; WINDOW],
+            recent: vec![None; DELAY_WINDOW],
             moments: Moments::default(),
             magnitude: 0,
             steps: LogHistogram::around(0, Precision::STREAM),
@@ -213,7 +213,7 @@ impl StreamingIpdv {
     /// The delay of packet `seq`, if it is kept.
     #[inline]
     fn delay_of(&self, seq: u32) -> Option<i64> {
-        self.recent[seq as usize % WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
+        self.recent[seq as usize % DELAY_WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
     }
 
     /// The next accepted packets, by runs of consecutive numbers.
@@ -230,7 +230,7 @@ impl StreamingIpdv {
             steps.extend(mine.iter().zip(&mine[1..]).map(|(a, b)| b.saturating_sub(*a)));
             steps.extend(after.map(|after| after.saturating_sub(*last)));
             for (seq, delay) in run.clone().zip(mine) {
-                self.recent[seq as usize % WINDOW] = Some((seq, *delay));
+                self.recent[seq as usize % DELAY_WINDOW] = Some((seq, *delay));
             }
         }
         self.moments.add_all(&steps);
@@ -239,10 +239,10 @@ impl StreamingIpdv {
     }
 
     /// The next accepted packet.
-    pub fn push(&mut self, packet: &Packet) {
+    pub fn push(&mut self, packet: &AcceptedPacket) {
         let before = packet.seq.checked_sub(1).and_then(|before| self.delay_of(before));
         let after = packet.seq.checked_add(1).and_then(|after| self.delay_of(after));
-        self.recent[packet.seq as usize % WINDOW] = Some((packet.seq, packet.delay));
+        self.recent[packet.seq as usize % DELAY_WINDOW] = Some((packet.seq, packet.delay));
         let steps =
             [before.map(|b| packet.delay.saturating_sub(b)), after.map(|a| a.saturating_sub(packet.delay))];
         for step in steps.into_iter().flatten() {
@@ -254,7 +254,7 @@ impl StreamingIpdv {
 
     /// The figures for a stream of `n` packets sent.
     pub fn figures(&self, n: u64) -> Ipdv {
-        let sums = Sums { moments: self.moments, magnitude: self.magnitude };
+        let sums = StepSums { moments: self.moments, magnitude: self.magnitude };
         let quantiles = self.steps.quantiles();
         let median = quantiles.edf(Percent(50_000)).map(|x| x as f64);
         sums.figures(n.saturating_sub(1), median, |p| quantiles.edf(p), |_| None)
@@ -272,7 +272,7 @@ mod tests {
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
             if let &Some(delay) = delay {
-                samples.push(Packet { seq, sent: 0, delay });
+                samples.push(AcceptedPacket { seq, sent: 0, delay });
             }
         }
         let steps = delays.windows(2).filter_map(|w| Some(w[1]? - w[0]?)).collect();
@@ -307,7 +307,7 @@ mod tests {
         let (mut samples, mut accepted, mut streaming) =
             (Samples::default(), SeqSet::default(), StreamingIpdv::default());
         for (seq, delay) in rows {
-            let packet = Packet { seq, sent: 0, delay };
+            let packet = AcceptedPacket { seq, sent: 0, delay };
             samples.push(packet);
             accepted.insert(seq);
             streaming.push(&packet);
@@ -325,7 +325,9 @@ mod tests {
         assert_eq!((empty.mean_abs, empty.defined, empty.undefined, empty.quantised), (None, 0, 4, false));
         let coarse = |delays: &[i64]| {
             let mut streaming = StreamingIpdv::default();
-            (0..).zip(delays).for_each(|(seq, &delay)| streaming.push(&Packet { seq, sent: 0, delay }));
+            (0..)
+                .zip(delays)
+                .for_each(|(seq, &delay)| streaming.push(&AcceptedPacket { seq, sent: 0, delay }));
             streaming.figures(delays.len() as u64).quantised
         };
         assert!(coarse(&[5, 5, 5, 5, 5, 5, 5, 5, 5, 9]) && !coarse(&[5, 5, 5, 5]) && !coarse(&[1, 9, 4, 30]));
@@ -336,7 +338,7 @@ mod tests {
         // RFC 4737 §7.1 and §7.2: columns by sequence number.
         let mut samples = Samples::default();
         for (seq, delay) in [(0, 68), (1, 68), (2, 68), (4, 68), (5, 68), (3, 150), (6, 68)] {
-            samples.push(Packet { seq, sent: 0, delay });
+            samples.push(AcceptedPacket { seq, sent: 0, delay });
         }
         let f = ipdv(&Series::new(&samples), 7);
         assert_eq!((f.defined, f.min, f.max, f.mean), (6, Some(-82), Some(82), Some(0.0)));
@@ -355,7 +357,7 @@ mod tests {
         let of = |seqs: std::ops::Range<u32>| {
             let mut streaming = StreamingIpdv::default();
             for seq in seqs {
-                streaming.push(&Packet { seq, sent: 0, delay: i64::from(seq * 7_919 % 101) });
+                streaming.push(&AcceptedPacket { seq, sent: 0, delay: i64::from(seq * 7_919 % 101) });
             }
             streaming
         };
@@ -370,7 +372,7 @@ mod tests {
     #[test]
     fn a_state_has_nothing_beyond_its_packets() {
         let mut valid = StreamingIpdv::default();
-        (0..5).for_each(|seq| valid.push(&Packet { seq, sent: 0, delay: 9 }));
+        (0..5).for_each(|seq| valid.push(&AcceptedPacket { seq, sent: 0, delay: 9 }));
         assert!(valid.is_possible(4) && !valid.is_possible(3));
         let with = |change: fn(&mut StreamingIpdv)| {
             let mut changed = valid.clone();
@@ -390,7 +392,7 @@ mod tests {
     fn steps_are_in_send_order() {
         let of = |rows: &[(u32, i64)]| {
             let mut samples = Samples::default();
-            rows.iter().for_each(|&(seq, delay)| samples.push(Packet { seq, sent: 0, delay }));
+            rows.iter().for_each(|&(seq, delay)| samples.push(AcceptedPacket { seq, sent: 0, delay }));
             steps(&samples)
         };
         assert_eq!(of(&[(0, 20), (1, 10), (3, 5), (4, 25)]), [-10, 20]);
@@ -406,7 +408,7 @@ mod tests {
     #[test]
     fn a_state_that_is_read_back_knows_the_delays_before() {
         let mut streaming = StreamingIpdv::default();
-        (4095..4097).for_each(|seq| streaming.push(&Packet { seq, sent: 0, delay: 9 }));
+        (4095..4097).for_each(|seq| streaming.push(&AcceptedPacket { seq, sent: 0, delay: 9 }));
         let text = serde_json::to_string(&streaming).unwrap();
         let again: StreamingIpdv = serde_json::from_str(&text).unwrap();
         assert_eq!(again.recent, streaming.recent);

@@ -1,18 +1,18 @@
-//! [`Known`]: what is known of a stream that has ended before any metric is computed.
+//! [`StreamFacts`]: what is known of a stream that has ended before any metric is computed.
 
 use super::clock::ClockEstimate;
-use super::dejitter::Receiver;
-use super::periods::Periods;
+use super::dejitter::ReceiverModel;
+use super::periods::MeanPeriods;
 use crate::analysis::Options;
 use crate::analysis::tally::Tally;
-use crate::distribution::{Percent, Wanted};
+use crate::distribution::{DistributionRequest, Percent};
 use crate::session::Session;
 use crate::twoway::TwoWayFigures;
 use std::sync::OnceLock;
 
 /// What was counted while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct ArrivalCounts {
     /// Packets sent, and whether more may have been.
     pub sent: u64,
     pub tail_unknown: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Counted {
 
 /// The kind of delays in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DelayKind {
     /// One-way delays between two clocks.
     OneWay,
     /// One way of a round-trip test, by the packets that came back: its other facts are not those of a test.
@@ -41,33 +41,33 @@ pub(crate) enum Kind {
 }
 
 /// What is known of a stream before its metrics are computed.
-pub(crate) struct Known<'a> {
+pub(crate) struct StreamFacts<'a> {
     pub session: &'a Session,
     pub options: &'a Options,
     pub percents: Vec<Percent>,
     pub clock: ClockEstimate,
-    pub counted: Counted,
-    pub periods: Periods,
-    pub kind: Kind,
+    pub counted: ArrivalCounts,
+    pub periods: MeanPeriods,
+    pub kind: DelayKind,
     pub tally: &'a Tally,
     /// Of round trips, what the test has beside them: known once its ways are.
     pub two_way: OnceLock<TwoWayFigures>,
 }
 
-impl Known<'_> {
+impl StreamFacts<'_> {
     /// The order statistics that were asked for.
-    pub fn wanted(&self) -> Wanted<'_> {
-        Wanted { percents: &self.percents, method: self.options.method, bins: self.options.bins }
+    pub fn wanted(&self) -> DistributionRequest<'_> {
+        DistributionRequest { percents: &self.percents, method: self.options.method, bins: self.options.bins }
     }
 
     /// The receiver that plays packets out.
-    pub fn receiver(&self) -> Receiver<'_> {
+    pub fn receiver(&self) -> ReceiverModel<'_> {
         let Options { codec, delay_model, buffers, spurt, .. } = self.options;
-        Receiver { codec, model: *delay_model, buffers, spurt: *spurt }
+        ReceiverModel { codec, model: *delay_model, buffers, spurt: *spurt }
     }
 
     /// Whether delays are between two clocks.
     pub fn has_two_clocks(&self) -> bool {
-        self.kind != Kind::RoundTrips
+        self.kind != DelayKind::RoundTrips
     }
 }

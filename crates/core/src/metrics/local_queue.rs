@@ -2,7 +2,7 @@
 
 use crate::distribution::{LogHistogram, Percent, Precision};
 use crate::record::PacketRecord;
-use crate::time::Source;
+use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
 /// Time from entering the queue of the sending host's interface to leaving it, of the packets received, in ns. It comes
@@ -50,7 +50,7 @@ impl LocalQueueTimes {
         let Some((time, source)) = record.local_queue() else { return };
         self.times.add(time.0);
         self.sum = self.sum.saturating_add(time.0);
-        self.bounded += u64::from(source == Source::User);
+        self.bounded += u64::from(source == StampSource::User);
     }
 
     /// Adds the times of `next`.
@@ -91,7 +91,7 @@ mod tests {
 
     fn packet(lag: i64, entered: Option<i64>) -> PacketRecord {
         let mut record = PacketRecord::new(0);
-        record.set(Moment::Sent, Stamp { at: WallTime(lag), source: Source::Kernel });
+        record.set(Moment::Sent, Stamp { at: WallTime(lag), source: StampSource::Kernel });
         record.set_send_lag(Some(Span(lag)));
         record.set_entry_lag(entered.map(Span));
         record

@@ -24,7 +24,7 @@ pub struct Loss {
     /// Lengths between runs: first of a run − last of the run before → how often (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
     /// The two-state model whose bad state always loses, and the pair counts behind it.
-    pub gilbert: Gilbert,
+    pub gilbert: GilbertFit,
     /// Gilbert's model of 1960, if it fits.
     pub gilbert1960: Option<Gilbert1960>,
     /// The four-parameter model, if requested and better by AIC.
@@ -50,7 +50,7 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Gilbert {
+pub struct GilbertFit {
     /// Received after received.
     pub n00: u64,
     /// Lost after received.
@@ -136,7 +136,7 @@ pub enum LossPattern {
 }
 
 use super::burst_gap::{GMIN, Segmenter};
-use super::seqset::Run;
+use super::seqset::SeqRun;
 use super::stat;
 
 /// The noticeable-loss distance of RFC 3357 §6.1.
@@ -152,7 +152,7 @@ pub struct LossScan {
     runs: u64,
     /// Whether packet 0 was lost.
     from_start: bool,
-    last: Option<Run>,
+    last: Option<SeqRun>,
     lengths: BTreeMap<u64, u64>,
     distances: BTreeMap<u64, u64>,
     between: BTreeMap<u64, u64>,
@@ -207,7 +207,7 @@ impl LossScan {
     }
 
     /// The next run of loss.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: SeqRun) {
         self.lost += run.len;
         self.runs += 1;
         self.from_start |= run.start == 0;
@@ -233,7 +233,7 @@ impl LossScan {
     }
 
     /// Takes out a run that turned out to be none. Distances from it to others remain, and so does its part in bursts.
-    pub(crate) fn remove(&mut self, run: Run) {
+    pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;
         if *runs == 0 {
@@ -250,7 +250,7 @@ impl LossScan {
     pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
         let n = end.saturating_sub(unrecorded).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
-        let gilbert = Gilbert::new(n, self.lost, self.runs, self.from_start, to_end);
+        let gilbert = GilbertFit::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
         let ratio = gilbert.ulp;
         let runs_test = runs_test(&gilbert, n, self.lost);
@@ -277,7 +277,7 @@ impl LossScan {
 }
 
 /// The figures of a loss sequence given as its runs, for `n` packets sent every `period` ns.
-pub fn loss(runs: impl Iterator<Item = Run>, n: u64, period: Option<f64>) -> Loss {
+pub fn loss(runs: impl Iterator<Item = SeqRun>, n: u64, period: Option<f64>) -> Loss {
     let mut scan = LossScan::default();
     runs.for_each(|run| scan.push(run));
     scan.finish(n, 0, period)
@@ -287,15 +287,15 @@ fn over(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-impl Gilbert {
-    fn new(n: u64, lost: u64, runs: u64, from_start: bool, to_end: bool) -> Gilbert {
+impl GilbertFit {
+    fn new(n: u64, lost: u64, runs: u64, from_start: bool, to_end: bool) -> GilbertFit {
         let n11 = lost - runs;
         let n01 = runs - u64::from(from_start);
         let n10 = runs - u64::from(to_end);
         let n00 = n.saturating_sub(1).saturating_sub(n11 + n01 + n10);
         let mean_burst = over(lost, runs);
         let ulp = over(lost, n);
-        Gilbert {
+        GilbertFit {
             n00,
             n01,
             n10,
@@ -316,7 +316,7 @@ pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
 }
 
 /// Correlation of the loss of neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
-fn lag1(g: &Gilbert, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
+fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
     }
@@ -339,7 +339,7 @@ fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
 }
 
 /// The three-parameter fit; `None` where a parameter leaves its interval or on fewer than 30 losses.
-fn gilbert1960(g: &Gilbert, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option<Gilbert1960> {
+fn gilbert1960(g: &GilbertFit, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option<Gilbert1960> {
     if lost < 30 || lost >= n {
         return None;
     }
@@ -352,7 +352,7 @@ fn gilbert1960(g: &Gilbert, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option
     fits.then_some(Gilbert1960 { p, r, h })
 }
 
-fn runs_test(g: &Gilbert, n: u64, lost: u64) -> Option<RunsTest> {
+fn runs_test(g: &GilbertFit, n: u64, lost: u64) -> Option<RunsTest> {
     if lost == 0 || lost >= n {
         return None;
     }
@@ -389,11 +389,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(bits: &[bool]) -> Loss {
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<SeqRun> = Vec::new();
         for (i, _) in (0..).zip(bits).filter(|(_, lost)| **lost) {
             match runs.last_mut() {
                 Some(run) if run.start + run.len == i => run.len += 1,
-                _ => runs.push(Run { start: i, len: 1 }),
+                _ => runs.push(SeqRun { start: i, len: 1 }),
             }
         }
         loss(runs.into_iter(), bits.len() as u64, Some(20e6))
@@ -473,7 +473,7 @@ mod tests {
     fn gilberts_model_of_1960_from_its_three_probabilities() {
         // a = P(loss) and b = P(loss after a loss), as given; c from the triples.
         let fitted = |a, b, triples| {
-            let g = Gilbert { ulp: Some(a), clp: Some(b), ..Gilbert::default() };
+            let g = GilbertFit { ulp: Some(a), clp: Some(b), ..GilbertFit::default() };
             gilbert1960(&g, 1000, 30, triples)
         };
         // p = 0.1, r = 0.5, h = 0.2: a = p/(p + r)(1 − h), b = (1 − r)(1 − h), c = 2/3.
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(fitted(0.6, 0.4, (1, 4)), None, "p above 1");
         assert_eq!(fitted(0.5, 0.3, (9, 17)), None, "p below 0");
         assert_eq!(fitted(0.9, 0.6, (8, 7)), None, "r below 0");
-        let g = Gilbert { ulp: Some(0.8 / 6.0), clp: Some(0.4), ..Gilbert::default() };
+        let g = GilbertFit { ulp: Some(0.8 / 6.0), clp: Some(0.4), ..GilbertFit::default() };
         assert_eq!(gilbert1960(&g, 1000, 29, (2, 1)), None, "too few losses");
         assert_eq!(gilbert1960(&g, 30, 30, (2, 1)), None, "nothing but losses");
         assert_eq!(gilbert1960(&g, 1000, 30, (0, 0)), None, "no triples");
@@ -578,7 +578,7 @@ mod tests {
     fn a_state_has_nothing_beyond_its_packets() {
         let mut valid = LossScan::default();
         for (start, len) in [(0, 2), (10, 1), (28, 2)] {
-            valid.push(Run { start, len });
+            valid.push(SeqRun { start, len });
         }
         assert!(valid.is_possible(30) && !valid.is_possible(29));
         assert!(LossScan::default().is_possible(0));
@@ -588,7 +588,7 @@ mod tests {
             changed.is_possible(30)
         };
         let possible: &[fn(&mut LossScan)] = &[
-            |s| s.last = Some(Run { start: 29, len: 1 }),
+            |s| s.last = Some(SeqRun { start: 29, len: 1 }),
             |s| s.first_runs = vec![[0, 30]; FIRST_RUNS],
             |s| (s.runs, s.noticeable, s.triples) = (5, 5, (5, 5)),
             |s| s.distances = BTreeMap::from([(3, 5)]),
@@ -596,9 +596,9 @@ mod tests {
         ];
         let impossible: &[fn(&mut LossScan)] = &[
             |s| s.last = None,
-            |s| s.last = Some(Run { start: 29, len: 0 }),
-            |s| s.last = Some(Run { start: 29, len: 2 }),
-            |s| s.last = Some(Run { start: u64::MAX, len: 2 }),
+            |s| s.last = Some(SeqRun { start: 29, len: 0 }),
+            |s| s.last = Some(SeqRun { start: 29, len: 2 }),
+            |s| s.last = Some(SeqRun { start: u64::MAX, len: 2 }),
             |s| s.runs = 0,
             |s| s.first_runs = vec![[0, 30]; FIRST_RUNS + 1],
             |s| s.first_runs = vec![[0, 31]],
@@ -638,16 +638,16 @@ mod tests {
         let mut scan = LossScan::default();
         assert_eq!(scan.longest(), 0);
         for (start, len) in [(0, 2), (10, 1), (20, 2), (30, 5)] {
-            scan.push(Run { start, len });
+            scan.push(SeqRun { start, len });
         }
         assert_eq!(scan.longest(), 5);
-        scan.remove(Run { start: 30, len: 5 });
+        scan.remove(SeqRun { start: 30, len: 5 });
         assert_eq!((scan.lost, scan.runs, scan.longest(), scan.from_start), (5, 3, 2, true));
         assert_eq!(scan.first_runs, [[0, 2], [10, 1], [20, 2]]);
-        scan.remove(Run { start: 0, len: 2 });
+        scan.remove(SeqRun { start: 0, len: 2 });
         assert_eq!((scan.lost, scan.runs, scan.from_start), (3, 2, false));
         assert_eq!(scan.lengths, BTreeMap::from([(1, 1), (2, 1)]));
-        scan.remove(Run { start: 50, len: 9 });
+        scan.remove(SeqRun { start: 50, len: 9 });
         assert_eq!((scan.lost, scan.runs), (3, 2), "no run is as long");
     }
 

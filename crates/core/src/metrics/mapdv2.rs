@@ -1,6 +1,6 @@
 //! Mean absolute packet delay variation 2 (metrics §8; ITU-T G.1020 as described by RFC 5481 §6.7).
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ impl OnePass for Mapdv2 {
     type Output = Option<f64>;
 
     #[inline]
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         self.push_all(&[packet.delay]);
     }
 
@@ -97,7 +97,7 @@ mod tests {
 
     fn mapdv2(delays: &[i64]) -> Option<f64> {
         let mut m = Mapdv2::default();
-        delays.iter().for_each(|&delay| m.push(&Packet { seq: 0, sent: 0, delay }));
+        delays.iter().for_each(|&delay| m.push(&AcceptedPacket { seq: 0, sent: 0, delay }));
         m.output()
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn of(delays: &[i64]) -> Mapdv2 {
         let mut m = Mapdv2::default();
-        delays.iter().for_each(|&delay| m.push(&Packet { seq: 0, sent: 0, delay }));
+        delays.iter().for_each(|&delay| m.push(&AcceptedPacket { seq: 0, sent: 0, delay }));
         m
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!((mine.n, mine.above.0, mine.below.0), (whole.n, whole.above.0, whole.below.0));
         near(mine.output().unwrap(), whole.output().unwrap());
         // So it goes on.
-        mine.push(&Packet { seq: 0, sent: 0, delay: 300 });
+        mine.push(&AcceptedPacket { seq: 0, sent: 0, delay: 300 });
         near(mine.output().unwrap(), of(&[&a[..], &later, &[300]].concat()).output().unwrap());
         // Nothing before, and nothing later.
         let mut first = Mapdv2::default();
@@ -172,7 +172,7 @@ mod tests {
             let (mut at_once, mut one_by_one) = (Mapdv2::default(), Mapdv2::default());
             at_once.push_all(&delays[..cut]);
             at_once.push_all(&delays[cut..]);
-            delays.iter().for_each(|&delay| one_by_one.push(&Packet { seq: 0, sent: 0, delay }));
+            delays.iter().for_each(|&delay| one_by_one.push(&AcceptedPacket { seq: 0, sent: 0, delay }));
             assert_eq!(at_once, one_by_one, "{cut}");
         }
     }

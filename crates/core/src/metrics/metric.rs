@@ -1,10 +1,10 @@
-//! [`Metric`]: what a file of the folder `listed` implements; [`Entry`]: its line of the list
+//! [`Metric`]: what a file of the folder `listed` implements; [`MetricEntry`]: its line of the list
 //! [`METRICS`](super::METRICS); [`States`]: all metrics of the list while packets arrive.
 
 use super::all_packets::AllPackets;
-use super::known::Kind;
+use super::known::DelayKind;
 use super::series::{Samples, runs};
-use super::stream::Stream;
+use super::stream::EndedStream;
 use crate::scalars::Scalar;
 use crate::session::Session;
 use crate::summary::Summary;
@@ -33,7 +33,7 @@ pub(crate) trait Metric:
     fn begin(test: &Session) -> Self;
 
     /// Adds the next accepted packets, in order of arrival. A metric that only reads what is known of every stream keeps nothing.
-    fn push(&mut self, _packets: &Packets<'_>) {}
+    fn push(&mut self, _packets: &AcceptedPackets<'_>) {}
 
     /// Adds the packets that `later` has had since it was `lead`. Both began in the middle of the test; `lead` has had no more
     /// than its first rows there, and this one has had those too.
@@ -48,13 +48,13 @@ pub(crate) trait Metric:
     }
 
     /// The result of a stream that has ended, all of whose packets were pushed.
-    fn found(&self, stream: &Stream<'_>) -> Self::Found;
+    fn found(&self, stream: &EndedStream<'_>) -> Self::Found;
 
     /// The same with all packets at hand, which by default are pushed. Threads compute several metrics at once.
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Self::Found {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Self::Found {
         let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
-        (0..samples.len()).step_by(TOGETHER).for_each(|from| {
-            metric.push(&Packets::of(samples, from..samples.len().min(from + TOGETHER)));
+        (0..samples.len()).step_by(PACKETS_PER_PUSH).for_each(|from| {
+            metric.push(&AcceptedPackets::of(samples, from..samples.len().min(from + PACKETS_PER_PUSH)));
         });
         metric.found(stream)
     }
@@ -66,7 +66,7 @@ pub(crate) trait Metric:
 
     /// Writes the result into the summary's fields, where those of the metrics before it in the list are by now. By default
     /// its [`Metric::values`].
-    fn write(found: Self::Found, _stream: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Self::Found, _stream: &EndedStream<'_>, to: &mut Summary) {
         for (scalar, value) in Self::SCALARS.iter().zip(Self::values(&found)) {
             to.figures.insert(scalar.key.to_owned(), value.filter(|value| value.is_finite()));
         }
@@ -74,10 +74,10 @@ pub(crate) trait Metric:
 }
 
 /// Packets pushed at once where all are at hand: as many as stay in a processor's cache.
-const TOGETHER: usize = 4096;
+const PACKETS_PER_PUSH: usize = 4096;
 
 /// Accepted packets in order of arrival: three columns of equal length.
-pub(crate) struct Packets<'a> {
+pub(crate) struct AcceptedPackets<'a> {
     /// Sequence numbers.
     pub seq: &'a [u32],
     /// Send times, ns since 1970.
@@ -87,10 +87,10 @@ pub(crate) struct Packets<'a> {
     runs: OnceCell<Vec<Range<u32>>>,
 }
 
-impl Packets<'_> {
+impl AcceptedPackets<'_> {
     /// Those of `samples` at `range`.
-    pub fn of(samples: &Samples, range: Range<usize>) -> Packets<'_> {
-        Packets {
+    pub fn of(samples: &Samples, range: Range<usize>) -> AcceptedPackets<'_> {
+        AcceptedPackets {
             seq: &samples.seq[range.clone()],
             sent: &samples.sent[range.clone()],
             delay: &samples.delay[range],
@@ -110,21 +110,21 @@ impl Packets<'_> {
 }
 
 /// A result that is still to be written.
-pub(crate) type Write = Box<dyn FnOnce(&Stream<'_>, &mut Summary) + Send>;
+pub(crate) type Write = Box<dyn FnOnce(&EndedStream<'_>, &mut Summary) + Send>;
 
 /// A line of the list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MetricEntry {
     /// The numbers that the metric reports.
     pub scalars: &'static [Scalar],
-    begin: fn(&Session) -> Box<dyn State>,
-    found_of_all: fn(&Stream<'_>, &AllPackets<'_>) -> Write,
+    begin: fn(&Session) -> Box<dyn MetricState>,
+    found_of_all: fn(&EndedStream<'_>, &AllPackets<'_>) -> Write,
 }
 
-impl Entry {
+impl MetricEntry {
     /// The line of `M`.
-    pub const fn of<M: Metric>() -> Entry {
-        Entry {
+    pub const fn of<M: Metric>() -> MetricEntry {
+        MetricEntry {
             scalars: M::SCALARS,
             begin: |test| Box::new(M::begin(test)),
             found_of_all: |stream, all| {
@@ -140,36 +140,36 @@ impl Entry {
     }
 
     /// Whether the metric is one of streams of this kind.
-    pub fn is_of(&self, kind: Kind) -> bool {
-        kind != Kind::Way || self.scalars.iter().any(|scalar| scalar.applies.ways)
+    pub fn is_of(&self, kind: DelayKind) -> bool {
+        kind != DelayKind::Way || self.scalars.iter().any(|scalar| scalar.applies.ways)
     }
 
     /// The result of a stream with all its packets at hand.
-    pub fn found_of_all(&self, stream: &Stream<'_>, all: &AllPackets<'_>) -> Write {
+    pub fn found_of_all(&self, stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Write {
         (self.found_of_all)(stream, all)
     }
 }
 
 /// A [`Metric`] of any type.
-trait State: fmt::Debug + Send + Sync {
-    fn push(&mut self, packets: &Packets<'_>);
-    fn join(&mut self, later: Box<dyn State>, lead: &dyn State);
+trait MetricState: fmt::Debug + Send + Sync {
+    fn push(&mut self, packets: &AcceptedPackets<'_>);
+    fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState);
     fn mark(&mut self);
     fn is_possible(&self, n: u64) -> bool;
-    fn found(&self, stream: &Stream<'_>) -> Write;
+    fn found(&self, stream: &EndedStream<'_>) -> Write;
     fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error>;
     fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error>;
-    fn copy(&self) -> Box<dyn State>;
+    fn copy(&self) -> Box<dyn MetricState>;
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-impl<M: Metric> State for M {
-    fn push(&mut self, packets: &Packets<'_>) {
+impl<M: Metric> MetricState for M {
+    fn push(&mut self, packets: &AcceptedPackets<'_>) {
         Metric::push(self, packets);
     }
 
-    fn join(&mut self, later: Box<dyn State>, lead: &dyn State) {
+    fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState) {
         if let (Ok(later), Some(lead)) = (later.into_any().downcast::<M>(), lead.as_any().downcast_ref()) {
             Metric::join(self, *later, lead);
         }
@@ -183,7 +183,7 @@ impl<M: Metric> State for M {
         Metric::is_possible(self, n)
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Write {
+    fn found(&self, stream: &EndedStream<'_>) -> Write {
         let found = Metric::found(self, stream);
         Box::new(move |stream, to| M::write(found, stream, to))
     }
@@ -197,7 +197,7 @@ impl<M: Metric> State for M {
         Ok(())
     }
 
-    fn copy(&self) -> Box<dyn State> {
+    fn copy(&self) -> Box<dyn MetricState> {
         Box::new(self.clone())
     }
 
@@ -210,8 +210,8 @@ impl<M: Metric> State for M {
     }
 }
 
-impl Clone for Box<dyn State> {
-    fn clone(&self) -> Box<dyn State> {
+impl Clone for Box<dyn MetricState> {
+    fn clone(&self) -> Box<dyn MetricState> {
         (**self).copy()
     }
 }
@@ -219,20 +219,20 @@ impl Clone for Box<dyn State> {
 /// The metrics of the list while packets arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
-    running: Vec<(Entry, Box<dyn State>)>,
+    running: Vec<(MetricEntry, Box<dyn MetricState>)>,
     /// As they were read back: by the key of each one's first number.
-    stored: BTreeMap<String, Bytes>,
+    stored: BTreeMap<String, StateBytes>,
 }
 
 impl States {
     /// Those of `list` before the first packet of a test.
-    pub fn new(list: &[Entry], test: &Session) -> States {
+    pub fn new(list: &[MetricEntry], test: &Session) -> States {
         let running = list.iter().map(|entry| (*entry, (entry.begin)(test))).collect();
         States { running, stored: BTreeMap::new() }
     }
 
     /// Adds the next accepted packets.
-    pub fn push(&mut self, packets: &Packets<'_>) {
+    pub fn push(&mut self, packets: &AcceptedPackets<'_>) {
         self.running.iter_mut().for_each(|(_, state)| state.push(packets));
     }
 
@@ -251,7 +251,7 @@ impl States {
     }
 
     /// Writes what they found of `stream` to `to`; of one way of a round-trip test, those that are of ways.
-    pub fn write(&self, stream: &Stream<'_>, to: &mut Summary) {
+    pub fn write(&self, stream: &EndedStream<'_>, to: &mut Summary) {
         let these = self.running.iter().filter(|(entry, _)| entry.is_of(stream.known.kind));
         these.for_each(|(_, state)| state.found(stream)(stream, to));
     }
@@ -268,7 +268,7 @@ impl States {
 
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let saved = self.running.iter().map(|(entry, state)| Ok((entry.name(), Bytes(state.save()?))));
+        let saved = self.running.iter().map(|(entry, state)| Ok((entry.name(), StateBytes(state.save()?))));
         let saved: Result<BTreeMap<_, _>, rmp_serde::encode::Error> = saved.collect();
         saved.map_err(<S::Error as serde::ser::Error>::custom)?.serialize(to)
     }
@@ -281,35 +281,35 @@ impl<'de> Deserialize<'de> for States {
 }
 
 #[derive(Clone, Debug)]
-struct Bytes(Vec<u8>);
+struct StateBytes(Vec<u8>);
 
-impl Serialize for Bytes {
+impl Serialize for StateBytes {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+impl<'de> Deserialize<'de> for StateBytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<StateBytes, D::Error> {
         struct Any;
 
         impl<'de> Visitor<'de> for Any {
-            type Value = Bytes;
+            type Value = StateBytes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("bytes")
             }
 
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
-                Ok(Bytes(bytes.to_vec()))
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<StateBytes, E> {
+                Ok(StateBytes(bytes.to_vec()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Bytes, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<StateBytes, A::Error> {
                 let mut all = Vec::new();
                 while let Some(byte) = bytes.next_element()? {
                     all.push(byte);
                 }
-                Ok(Bytes(all))
+                Ok(StateBytes(all))
             }
         }
 
@@ -322,14 +322,14 @@ mod tests {
     use super::*;
     use crate::analysis::Options;
     use crate::analysis::tally::Tally;
-    use crate::metrics::classify::Packet;
+    use crate::metrics::classify::AcceptedPacket;
     use crate::metrics::clock::ClockEstimate;
     use crate::metrics::duplicate::Copies;
-    use crate::metrics::known::{Counted, Known};
-    use crate::metrics::periods::Periods;
+    use crate::metrics::known::{ArrivalCounts, StreamFacts};
+    use crate::metrics::periods::MeanPeriods;
     use crate::metrics::seqset::SeqSet;
     use crate::metrics::series::Series;
-    use crate::scalars::{Take, Unit};
+    use crate::scalars::{ScalarGetter, ScalarUnit};
     use crate::spec::TestSpec;
     use std::borrow::Cow;
     use std::sync::OnceLock;
@@ -343,8 +343,8 @@ mod tests {
 
     impl Metric for Falls {
         const SCALARS: &'static [Scalar] = &[
-            Scalar::new("last", "last", Unit::Time, Take::Computed),
-            Scalar::new("falls", "falls", Unit::Packets, Take::Computed),
+            Scalar::new("last", "last", ScalarUnit::Time, ScalarGetter::Computed),
+            Scalar::new("falls", "falls", ScalarUnit::Packets, ScalarGetter::Computed),
         ];
         type Found = [Option<f64>; 2];
 
@@ -352,7 +352,7 @@ mod tests {
             Falls::default()
         }
 
-        fn push(&mut self, packets: &Packets<'_>) {
+        fn push(&mut self, packets: &AcceptedPackets<'_>) {
             for delay in packets.delay {
                 self.falls += u64::from(self.last.is_some_and(|last| *delay < last));
                 self.last = Some(*delay);
@@ -364,7 +364,7 @@ mod tests {
             self.last = later.last;
         }
 
-        fn found(&self, _: &Stream<'_>) -> [Option<f64>; 2] {
+        fn found(&self, _: &EndedStream<'_>) -> [Option<f64>; 2] {
             [self.last.map(|last| last as f64), Some(self.falls as f64)]
         }
 
@@ -373,13 +373,13 @@ mod tests {
         }
     }
 
-    const LIST: &[Entry] = &[Entry::of::<Falls>()];
+    const LIST: &[MetricEntry] = &[MetricEntry::of::<Falls>()];
 
     /// States of the packets at `range`, which were stored on the way.
     fn of(samples: &Samples, range: Range<usize>, session: &Session) -> States {
         let mut states = States::new(LIST, session);
         for k in range {
-            states.push(&Packets::of(samples, k..k + 1));
+            states.push(&AcceptedPackets::of(samples, k..k + 1));
             if k % 70 == 0 {
                 let stored = rmp_serde::to_vec_named(&states).unwrap();
                 let mut read = States::new(LIST, session);
@@ -394,25 +394,25 @@ mod tests {
     fn a_new_metric_needs_nothing_else() {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         for seq in 0..5000 {
-            samples.push(Packet { seq, sent: 0, delay: (i64::from(seq) * 7) % 10 });
+            samples.push(AcceptedPacket { seq, sent: 0, delay: (i64::from(seq) * 7) % 10 });
             accepted.insert(seq);
         }
         let (session, options) = (Session::new(TestSpec::default()), Options::default());
-        let known = Known {
+        let known = StreamFacts {
             session: &session,
             options: &options,
             percents: Vec::new(),
             clock: ClockEstimate::default(),
-            counted: Counted::default(),
-            periods: Periods::default(),
-            kind: Kind::OneWay,
+            counted: ArrivalCounts::default(),
+            periods: MeanPeriods::default(),
+            kind: DelayKind::OneWay,
             tally: &Tally::of(&session),
             two_way: OnceLock::new(),
         };
         let (copies, came) = (Copies::default(), Cow::Borrowed(&accepted));
         let packets = (&samples, Series::new(&samples));
         let all = AllPackets::new(&known, packets, &accepted, came, &copies, Vec::new());
-        let stream = Stream::of_all(&all);
+        let stream = EndedStream::of_all(&all);
         let mut at_hand = Summary::default();
         LIST[0].found_of_all(&stream, &all)(&stream, &mut at_hand);
         assert_eq!((at_hand.figures["last"], at_hand.figures["falls"]), (Some(3.0), Some(3499.0)));
@@ -429,7 +429,7 @@ mod tests {
         // One that was not stored is missing, and none can be read from anything.
         let none = States { running: Vec::new(), stored: BTreeMap::new() };
         assert!(!States::new(LIST, &session).restore(&none, 0));
-        let wrong = BTreeMap::from([("last".to_owned(), Bytes(vec![0xc1]))]);
+        let wrong = BTreeMap::from([("last".to_owned(), StateBytes(vec![0xc1]))]);
         assert!(!States::new(LIST, &session).restore(&States { running: Vec::new(), stored: wrong }, 0));
     }
 }

@@ -1,18 +1,18 @@
 //! Exact sums: moments of one variable and co-moments of two, without the cancellation that a clock
 //! offset of seconds causes in one-pass floating point (metrics §0).
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use serde::{Deserialize, Serialize};
 
 /// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sum {
+pub struct ExactSum {
     exact: i128,
     spilt: f64,
 }
 
-impl Sum {
+impl ExactSum {
     /// Adds `x`.
     #[inline]
     pub fn add(&mut self, x: i128) {
@@ -34,19 +34,19 @@ impl Sum {
         }
     }
 
-    fn plus(mut self, other: Sum) -> Sum {
+    fn plus(mut self, other: ExactSum) -> ExactSum {
         self.merge(other);
         self
     }
 
     #[inline]
-    fn merge(&mut self, other: Sum) {
+    fn merge(&mut self, other: ExactSum) {
         self.spilt += other.spilt;
         self.add(other.exact);
     }
 
-    fn minus(self, other: Sum) -> Sum {
-        self.plus(Sum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
+    fn minus(self, other: ExactSum) -> ExactSum {
+        self.plus(ExactSum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
     }
 
     /// Whether it can be the sum of `n` differences of times, which 128 bits hold.
@@ -67,7 +67,7 @@ impl Sum {
 /// Values whose sums are worked out at once.
 const CHUNK: usize = 512;
 /// The sum of so many differences below this fits 64 bits, that of their products 128.
-const NEAR: i64 = 1 << 53;
+const MAX_EXACT_DIFFERENCE: i64 = 1 << 53;
 
 #[inline]
 fn product(a: i64, b: i64) -> i128 {
@@ -76,7 +76,7 @@ fn product(a: i64, b: i64) -> i128 {
 
 /// Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy. Exact up to the last rounding: the integer parts of the
 /// means are taken out in wrapping integers, whose end result fits.
-fn centred(n: u64, x: Sum, y: Sum, xy: Sum) -> f64 {
+fn centred(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> f64 {
     let (Some(sx), Some(sy), Some(sxy)) = (x.exact(), y.exact(), xy.exact()) else {
         return xy.value() - x.value() / n as f64 * y.value();
     };
@@ -98,8 +98,8 @@ pub struct Moments {
     origin: i64,
     min: i64,
     max: i64,
-    sum: Sum,
-    squares: Sum,
+    sum: ExactSum,
+    squares: ExactSum,
 }
 
 impl Moments {
@@ -137,8 +137,8 @@ impl Moments {
                 sum = sum.wrapping_add(d);
                 squares = squares.wrapping_add(product(d, d));
             }
-            let range = (origin.checked_add(low).filter(|_| -NEAR < low))
-                .zip(origin.checked_add(high).filter(|_| high < NEAR));
+            let range = (origin.checked_add(low).filter(|_| -MAX_EXACT_DIFFERENCE < low))
+                .zip(origin.checked_add(high).filter(|_| high < MAX_EXACT_DIFFERENCE));
             let Some((min, max)) = range else {
                 chunk.iter().for_each(|x| self.add(*x));
                 continue;
@@ -260,7 +260,7 @@ impl FromIterator<i64> for Moments {
 impl OnePass for Moments {
     type Output = Moments;
 
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         self.add(packet.delay);
     }
 
@@ -281,11 +281,11 @@ pub struct CoMoments {
     n: u64,
     origin: (i64, i64),
     earliest: i64,
-    t: Sum,
-    d: Sum,
-    tt: Sum,
-    td: Sum,
-    dd: Sum,
+    t: ExactSum,
+    d: ExactSum,
+    tt: ExactSum,
+    td: ExactSum,
+    dd: ExactSum,
 }
 
 /// The smallest and the largest send time and delay of some packets, in ns.
@@ -316,7 +316,7 @@ impl Extremes {
     /// What these differences from `origin` stand for; None where one is not near it.
     fn from(self, origin: (i64, i64)) -> Option<Extremes> {
         let of = |from: i64, [low, high]: [i64; 2]| {
-            let near = -NEAR < low && high < NEAR;
+            let near = -MAX_EXACT_DIFFERENCE < low && high < MAX_EXACT_DIFFERENCE;
             Some([from.checked_add(low).filter(|_| near)?, from.checked_add(high)?])
         };
         Some(Extremes { sent: of(origin.0, self.sent)?, delay: of(origin.1, self.delay)? })
@@ -325,7 +325,7 @@ impl Extremes {
 
 /// Least squares as sums: slope and Pearson's r, and the means the line runs through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct FittedLine {
     /// Slope.
     pub m: f64,
     /// Pearson's; `None` if y does not vary.
@@ -379,7 +379,8 @@ impl CoMoments {
             dd = dd.wrapping_add(product(d, d));
         }
         let Some(found) = near.from(origin) else {
-            let packets = || sent.iter().zip(delay).map(|(&sent, &delay)| Packet { seq: 0, sent, delay });
+            let packets =
+                || sent.iter().zip(delay).map(|(&sent, &delay)| AcceptedPacket { seq: 0, sent, delay });
             packets().for_each(|packet| self.push(&packet));
             let each = packets().map(|p| Extremes { sent: [p.sent; 2], delay: [p.delay; 2] });
             return each.fold(Extremes::NONE, |all, one| all.with(&one));
@@ -408,7 +409,7 @@ impl CoMoments {
     }
 
     /// Delay on send time; x from the earliest send time, in ns.
-    pub fn on_send(&self) -> Option<Line> {
+    pub fn on_send(&self) -> Option<FittedLine> {
         let x0 = (i128::from(self.origin.0) - i128::from(self.earliest)) as f64;
         self.line(
             self.sxx(),
@@ -418,7 +419,7 @@ impl CoMoments {
     }
 
     /// Delay on arrival time; x from the first arrival, in ns.
-    pub fn on_arrival(&self) -> Option<Line> {
+    pub fn on_arrival(&self) -> Option<FittedLine> {
         // The origin is the first arrival, so x = t + d with both taken from it. Summed up before they become
         // doubles: where a queue is flushed, arrivals vary far less than either.
         let (x, xd) = (self.t.plus(self.d), self.td.plus(self.dd));
@@ -435,26 +436,26 @@ impl CoMoments {
         centred(self.n.max(1), self.d, self.d, self.dd)
     }
 
-    fn line(&self, sxx: f64, sxy: f64, mean_x: f64) -> Option<Line> {
+    fn line(&self, sxx: f64, sxy: f64, mean_x: f64) -> Option<FittedLine> {
         if self.n < 2 || sxx <= 0.0 {
             return None;
         }
         let syy = self.sdd();
         let mean_y = self.d.value() / self.n as f64;
         let r = (syy > 0.0).then(|| (sxy / (sxx * syy).sqrt()).clamp(-1.0, 1.0));
-        Some(Line { m: sxy / sxx, r, mean_x, origin_y: self.origin.1, mean_y, sxx })
+        Some(FittedLine { m: sxy / sxx, r, mean_x, origin_y: self.origin.1, mean_y, sxx })
     }
 }
 
-fn centred_checked(n: u64, x: Sum, y: Sum, xy: Sum) -> Option<f64> {
+fn centred_checked(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> Option<f64> {
     (n > 1).then(|| centred(n, x, y, xy))
 }
 
 impl OnePass for CoMoments {
-    type Output = (Option<Line>, Option<Line>);
+    type Output = (Option<FittedLine>, Option<FittedLine>);
 
     #[inline]
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         if self.n == 0 {
             self.origin = (packet.sent, packet.delay);
             self.earliest = packet.sent;
@@ -480,7 +481,7 @@ impl OnePass for CoMoments {
     }
 
     /// On send time, on arrival time.
-    fn output(&self) -> (Option<Line>, Option<Line>) {
+    fn output(&self) -> (Option<FittedLine>, Option<FittedLine>) {
         (self.on_send(), self.on_arrival())
     }
 }

@@ -7,13 +7,13 @@ use std::ops::Range;
 /// How many packets a buffer holds that puts arrivals in order, after every arrival that is not too late; with one repair of
 /// RFC 5236 §7.2: after a forced advance past missing packets an arrival that was not consumed is stored (metrics §27).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "StoredOccupancy", into = "StoredOccupancy")]
 pub struct Occupancy {
     threshold: usize,
     /// The number that the buffer waits for.
     expected: u64,
     /// Numbers above that which came.
-    held: Held,
+    held: HeldNumbers,
     /// By packets held, how many arrivals.
     found: Vec<u64>,
     /// Whether it is not known what was held.
@@ -22,7 +22,7 @@ pub struct Occupancy {
 
 /// An occupancy as it is stored: what is held by its numbers, ascending.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredOccupancy {
     threshold: usize,
     expected: u64,
     held: Vec<u32>,
@@ -30,23 +30,23 @@ struct Stored {
     unknown: bool,
 }
 
-impl From<Occupancy> for Stored {
-    fn from(occupancy: Occupancy) -> Stored {
+impl From<Occupancy> for StoredOccupancy {
+    fn from(occupancy: Occupancy) -> StoredOccupancy {
         let held = occupancy.held.numbers(occupancy.expected);
         let Occupancy { threshold, expected, found, unknown, .. } = occupancy;
-        Stored { threshold, expected, held, found, unknown }
+        StoredOccupancy { threshold, expected, held, found, unknown }
     }
 }
 
-impl TryFrom<Stored> for Occupancy {
+impl TryFrom<StoredOccupancy> for Occupancy {
     type Error = &'static str;
 
-    fn try_from(stored: Stored) -> Result<Occupancy, &'static str> {
-        let Stored { threshold, expected, held: numbers, found, unknown } = stored;
+    fn try_from(stored: StoredOccupancy) -> Result<Occupancy, &'static str> {
+        let StoredOccupancy { threshold, expected, held: numbers, found, unknown } = stored;
         if numbers.iter().any(|number| u64::from(*number) <= expected) {
             return Err("a packet that a buffer holds and does not wait for");
         }
-        let mut held = Held::default();
+        let mut held = HeldNumbers::default();
         numbers.into_iter().for_each(|number| held.push(number, expected));
         Ok(Occupancy { threshold, expected, held, found, unknown })
     }
@@ -54,14 +54,14 @@ impl TryFrom<Stored> for Occupancy {
 
 /// The numbers of packets held, all above the one expected: near ones as bits of a ring, others by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Held {
-    near: [u64; (Held::NEAR / 64) as usize],
-    /// At least [`Held::NEAR`] above the one expected.
+struct HeldNumbers {
+    near: [u64; (HeldNumbers::NEAR / 64) as usize],
+    /// At least [`HeldNumbers::NEAR`] above the one expected.
     far: BTreeSet<u32>,
     len: usize,
 }
 
-impl Held {
+impl HeldNumbers {
     const NEAR: u64 = 512;
 
     fn is_near(number: u32, expected: u64) -> bool {
@@ -154,7 +154,7 @@ impl Occupancy {
         Occupancy {
             threshold,
             expected: first.into(),
-            held: Held::default(),
+            held: HeldNumbers::default(),
             found: vec![0; threshold + 2],
             unknown: false,
         }

@@ -1,6 +1,6 @@
 //! [`OnePass`] and [`Merge`]: figures computed while packets arrive.
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use std::collections::BTreeMap;
 
 /// A figure of accepted packets in arrival order, in one pass and constant memory.
@@ -8,7 +8,7 @@ pub trait OnePass: Default {
     /// The type of the result.
     type Output;
     /// The next accepted packet.
-    fn push(&mut self, packet: &Packet);
+    fn push(&mut self, packet: &AcceptedPacket);
     /// The figure for the packets so far.
     fn output(&self) -> Self::Output;
 }

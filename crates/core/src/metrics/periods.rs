@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Rate {
+pub struct MeanRate {
     /// Mean time between packets, in ns.
     pub period_ns: f64,
     /// Packets a second.
@@ -20,38 +20,38 @@ pub struct Rate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Periods {
+pub struct MeanPeriods {
     /// As requested; `None` if a log's header has no valid period.
-    pub target: Option<Rate>,
+    pub target: Option<MeanRate>,
     /// Between the lowest and the highest accepted sequence number, by send times: loss does not bias it.
-    pub tx: Option<Rate>,
+    pub tx: Option<MeanRate>,
     /// Between first and last arrival, over the packets accepted: loss lengthens it.
-    pub rx: Option<Rate>,
+    pub rx: Option<MeanRate>,
 }
 
-impl Rate {
+impl MeanRate {
     /// The rate of packets of `payload` bytes every `period_ns`.
-    pub fn new(period_ns: f64, payload: Option<u16>) -> Rate {
+    pub fn new(period_ns: f64, payload: Option<u16>) -> MeanRate {
         let rate_pps = 1e9 / period_ns;
-        Rate { period_ns, rate_pps, throughput_bps: payload.map(|l| f64::from(l) * 8.0 * rate_pps) }
+        MeanRate { period_ns, rate_pps, throughput_bps: payload.map(|l| f64::from(l) * 8.0 * rate_pps) }
     }
 }
 
-impl Periods {
+impl MeanPeriods {
     /// The requested rate, before anything was sent.
-    pub fn target_only(session: &Session) -> Periods {
-        let target = session.period().map(|p| Rate::new(p.0 as f64, session.payload()));
-        Periods { target, tx: None, rx: None }
+    pub fn target_only(session: &Session) -> MeanPeriods {
+        let target = session.period().map(|p| MeanRate::new(p.0 as f64, session.payload()));
+        MeanPeriods { target, tx: None, rx: None }
     }
 }
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use super::series::Series;
 
 /// The first and the last accepted packet, from which the mean periods follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Extent {
+pub struct PacketExtent {
     n: u64,
     /// (sequence number, send time) of the lowest and the highest number.
     lowest: Option<(u32, i64)>,
@@ -60,13 +60,13 @@ pub struct Extent {
     last_arrival: i64,
 }
 
-impl Extent {
+impl PacketExtent {
     /// For a complete stream, from its first and last packet.
-    pub fn of(series: &Series<'_>) -> Extent {
-        let Some(last) = series.len().checked_sub(1) else { return Extent::default() };
+    pub fn of(series: &Series<'_>) -> PacketExtent {
+        let Some(last) = series.len().checked_sub(1) else { return PacketExtent::default() };
         let number_and_time = |k: usize| Some((series.get(k).seq, series.get(k).sent));
         let ends = [series.arrived(0), series.arrived(last)];
-        Extent {
+        PacketExtent {
             n: series.len() as u64,
             lowest: number_and_time(0),
             highest: number_and_time(last),
@@ -76,7 +76,7 @@ impl Extent {
     }
 
     /// The next accepted packets: so many with consecutive numbers, the first and the last of them.
-    pub(crate) fn push_run(&mut self, length: usize, first: &Packet, last: &Packet) {
+    pub(crate) fn push_run(&mut self, length: usize, first: &AcceptedPacket, last: &AcceptedPacket) {
         self.push(first);
         if length > 1 {
             self.push(last);
@@ -94,7 +94,7 @@ impl Extent {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`.
-    pub(crate) fn join(&mut self, whole: Extent, lead: &Extent) {
+    pub(crate) fn join(&mut self, whole: PacketExtent, lead: &PacketExtent) {
         let n = whole.n.saturating_sub(lead.n);
         if n > 0 {
             let before = self.n;
@@ -117,11 +117,11 @@ impl Extent {
     }
 }
 
-impl OnePass for Extent {
+impl OnePass for PacketExtent {
     type Output = (Option<f64>, Option<f64>);
 
     #[inline]
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         if self.n == 0 {
             self.first_arrival = packet.arrived();
         }
@@ -141,8 +141,8 @@ impl OnePass for Extent {
     }
 }
 
-impl Merge for Extent {
-    fn merge(&mut self, next: Extent) {
+impl Merge for PacketExtent {
+    fn merge(&mut self, next: PacketExtent) {
         if next.n == 0 {
             return;
         }
@@ -157,17 +157,17 @@ impl Merge for Extent {
     }
 }
 
-impl Periods {
+impl MeanPeriods {
     /// Time between packets, in ns: as requested, or as sent if nothing was requested.
     pub fn mean(&self) -> Option<f64> {
         self.target.or(self.tx).map(|rate| rate.period_ns)
     }
 
     /// The requested, the transmitted and the received rate.
-    pub fn new(session: &Session, extent: &Extent) -> Periods {
+    pub fn new(session: &Session, extent: &PacketExtent) -> MeanPeriods {
         let (tx, rx) = extent.periods();
-        let rate = |period| Rate::new(period, session.payload());
-        Periods { tx: tx.map(rate), rx: rx.map(rate), ..Periods::target_only(session) }
+        let rate = |period| MeanRate::new(period, session.payload());
+        MeanPeriods { tx: tx.map(rate), rx: rx.map(rate), ..MeanPeriods::target_only(session) }
     }
 }
 
@@ -182,13 +182,13 @@ mod tests {
     fn loss_lengthens_only_the_receive_period() {
         // metrics §9, V13.
         let rows = [(0, 0), (1, 20_000_000), (2, 40_050_000), (4, 80_010_000), (5, 100_000_000)];
-        let mut extent = Extent::default();
+        let mut extent = PacketExtent::default();
         for (k, (seq, sent)) in (0..).zip(rows) {
-            extent.push(&Packet { seq, sent, delay: 1_000_000 + 1000 * k });
+            extent.push(&AcceptedPacket { seq, sent, delay: 1_000_000 + 1000 * k });
         }
         let p = Span::millis(20);
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 80, p, Schedule::Periodic).unwrap();
-        let periods = Periods::new(&Session::new(spec), &extent);
+        let periods = MeanPeriods::new(&Session::new(spec), &extent);
         let (tx, rx) = (periods.tx.unwrap(), periods.rx.unwrap());
         assert_eq!((tx.period_ns, tx.rate_pps, tx.throughput_bps), (20e6, 50.0, Some(32_000.0)));
         assert_eq!(rx.period_ns, 25_001_000.0);
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn the_lowest_and_the_highest_number_count_whatever_arrives_first() {
         let of = |rows: &[(u32, i64, i64)]| {
-            let mut extent = Extent::default();
-            rows.iter().for_each(|&(seq, sent, delay)| extent.push(&Packet { seq, sent, delay }));
+            let mut extent = PacketExtent::default();
+            rows.iter().for_each(|&(seq, sent, delay)| extent.push(&AcceptedPacket { seq, sent, delay }));
             extent
         };
         let rows = [(2, 40, 5), (0, 0, 60), (1, 20, 45), (4, 84, 3), (4, 99, 9), (0, 7, 101)];
@@ -221,18 +221,18 @@ mod tests {
 
     #[test]
     fn one_packet_has_no_period() {
-        let mut extent = Extent::default();
+        let mut extent = PacketExtent::default();
         assert_eq!(extent.periods(), (None, None));
-        extent.push(&Packet { seq: 3, sent: 5, delay: 1 });
+        extent.push(&AcceptedPacket { seq: 3, sent: 5, delay: 1 });
         assert_eq!(extent.periods(), (None, None));
     }
 
     #[test]
     fn later_packets_are_added_to_those_before() {
         let of = |rows: std::ops::Range<u32>| {
-            let mut extent = Extent::default();
+            let mut extent = PacketExtent::default();
             rows.for_each(|seq| {
-                extent.push(&Packet { seq, sent: i64::from(seq) * 20, delay: 5 + i64::from(seq) });
+                extent.push(&AcceptedPacket { seq, sent: i64::from(seq) * 20, delay: 5 + i64::from(seq) });
             });
             extent
         };
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_state_has_nothing_beyond_its_packets() {
-        let of = |n, lowest, highest| Extent { n, lowest, highest, ..Extent::default() };
+        let of = |n, lowest, highest| PacketExtent { n, lowest, highest, ..PacketExtent::default() };
         let at = |seq| Some((seq, 0));
         assert!(of(2, at(3), at(9)).is_possible(2, 10) && of(1, at(9), at(9)).is_possible(1, 10));
         assert!(of(0, None, None).is_possible(0, 0));
@@ -266,13 +266,13 @@ mod tests {
     fn of_a_series_they_are_those_of_its_packets() {
         let rows = [(3, 40, 5), (4, 60, 9), (5, 90, 5)];
         let mut samples = Samples::default();
-        let mut extent = Extent::default();
+        let mut extent = PacketExtent::default();
         for (seq, sent, delay) in rows {
-            let packet = Packet { seq, sent, delay };
+            let packet = AcceptedPacket { seq, sent, delay };
             samples.push(packet);
             extent.push(&packet);
         }
-        assert_eq!(Extent::of(&Series::new(&samples)), extent);
+        assert_eq!(PacketExtent::of(&Series::new(&samples)), extent);
         // 50 from number 3 to number 5, and as much from the first arrival to the third.
         assert_eq!(extent.periods(), (Some(25.0), Some(25.0)));
     }
@@ -282,11 +282,14 @@ mod tests {
         let spec =
             |ms| TestSpec::new(Direction::Up, Transport::Udp, 6, 80, Span::millis(ms), Schedule::Periodic);
         let session = Session::new(spec(20).unwrap());
-        let target = Periods::target_only(&session);
-        assert_eq!(target.target, Some(Rate::new(20e6, session.payload())));
+        let target = MeanPeriods::target_only(&session);
+        assert_eq!(target.target, Some(MeanRate::new(20e6, session.payload())));
         assert_eq!((target.tx, target.rx, target.mean()), (None, None, Some(20e6)));
-        let sent = Periods { tx: Some(Rate::new(30e6, None)), ..Periods::default() };
-        assert_eq!((sent.mean(), Periods { target: target.target, ..sent }.mean()), (Some(30e6), Some(20e6)));
-        assert_eq!(Periods::default().mean(), None);
+        let sent = MeanPeriods { tx: Some(MeanRate::new(30e6, None)), ..MeanPeriods::default() };
+        assert_eq!(
+            (sent.mean(), MeanPeriods { target: target.target, ..sent }.mean()),
+            (Some(30e6), Some(20e6))
+        );
+        assert_eq!(MeanPeriods::default().mean(), None);
     }
 }

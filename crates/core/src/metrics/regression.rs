@@ -63,10 +63,10 @@ pub struct Trend {
     pub because: String,
 }
 
-use super::moments::Line;
+use super::moments::FittedLine;
 
-impl From<Line> for Regression {
-    fn from(line: Line) -> Regression {
+impl From<FittedLine> for Regression {
+    fn from(line: FittedLine) -> Regression {
         let b = line.origin_y as f64 + (line.mean_y - line.m * line.mean_x);
         Regression { m: line.m, b, r: line.r }
     }
@@ -75,14 +75,14 @@ impl From<Line> for Regression {
 #[cfg(test)]
 mod tests {
     use super::super::OnePass;
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::moments::CoMoments;
     use super::*;
 
     fn of(rows: impl IntoIterator<Item = (i64, i64)>) -> (Option<Regression>, Option<Regression>) {
         let mut sums = CoMoments::default();
         for (seq, (sent, delay)) in (0..).zip(rows) {
-            sums.push(&Packet { seq, sent, delay });
+            sums.push(&AcceptedPacket { seq, sent, delay });
         }
         let (send, arrival) = sums.output();
         (send.map(Regression::from), arrival.map(Regression::from))

@@ -40,14 +40,14 @@ pub struct Reordering {
     /// The same with lost packets skipped: use it to size a buffer.
     pub rbd_fb_loss_aware: BTreeMap<u64, u64>,
     /// Figures derived from the densities.
-    pub density: Option<Density>,
+    pub density: Option<ReorderDensity>,
 }
 
 /// Derived figures of the reorder density (RFC 5236 §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Density {
+pub struct ReorderDensity {
     /// Packets with positive displacement, percent.
     pub percent_late: f64,
     /// Packets with negative displacement, percent.
@@ -64,7 +64,7 @@ pub struct Density {
     pub three_or_more_late: f64,
 }
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::density::{StayBack, THRESHOLD, complete_density};
 use super::occupancy::Occupancy;
 use super::occurrences::Occurrences;
@@ -73,21 +73,21 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
-const LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 /// Below this every n of the n-reordering histogram is listed.
-const EVERY_N: u64 = 1000;
+const MAX_SINGLE_N: u64 = 1000;
 
 /// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
 /// consecutively are kept as one stretch; O(log) a packet whatever the order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Overtaking {
+pub struct ReorderCounter {
     arrivals: u64,
     expected: Option<u64>,
     /// Running maxima of the sequence number: where each stretch of them began. The earliest larger
     /// arrival of a late packet always begins a stretch, or its own number would lie inside it.
-    maxima: Vec<Stretch>,
+    maxima: Vec<ArrivalRun>,
     /// Arrivals with no smaller one after them: the preceding smaller arrival of any packet is on top.
-    ascent: Vec<Stretch>,
+    ascent: Vec<ArrivalRun>,
     reordered: u64,
     extents: Occurrences,
     n_values: Occurrences,
@@ -101,13 +101,13 @@ pub struct Overtaking {
     forgotten: u64,
     /// Where discontinuities no longer in `maxima` were: the first of all.
     positions: Vec<u64>,
-    /// Whether [`Overtaking::mark`] was called, and the run of packets in order that was the first to end after that.
+    /// Whether [`ReorderCounter::mark`] was called, and the run of packets in order that was the first to end after that.
     marked: bool,
     marked_run: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stretch {
+struct ArrivalRun {
     seq: u64,
     index: u64,
     len: u64,
@@ -115,7 +115,7 @@ struct Stretch {
     overtook: bool,
 }
 
-impl Stretch {
+impl ArrivalRun {
     fn is_followed_by(&self, seq: u64, index: u64) -> bool {
         self.seq + self.len == seq && self.index + self.len == index
     }
@@ -130,24 +130,25 @@ impl Stretch {
     }
 }
 
-fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, len: u64, arrived: i64) {
+fn extend(stretches: &mut Vec<ArrivalRun>, seq: u64, index: u64, len: u64, arrived: i64) {
     match stretches.last_mut() {
         Some(s) if s.is_followed_by(seq, index) => s.len += len,
-        _ => stretches.push(Stretch { seq, index, len, arrived, overtook: false }),
+        _ => stretches.push(ArrivalRun { seq, index, len, arrived, overtook: false }),
     }
 }
 
 /// Whether these can be stretches of `n` arrivals: ascending in number and in place.
-fn are_possible(stretches: &[Stretch], n: u64) -> bool {
-    let ends = |s: &Stretch| Some((s.seq.checked_add(s.len)?, s.index.checked_add(s.len)?));
-    let within = |s: &Stretch| s.len > 0 && ends(s).is_some_and(|(seq, index)| seq <= 1 << 32 && index <= n);
+fn are_possible(stretches: &[ArrivalRun], n: u64) -> bool {
+    let ends = |s: &ArrivalRun| Some((s.seq.checked_add(s.len)?, s.index.checked_add(s.len)?));
+    let within =
+        |s: &ArrivalRun| s.len > 0 && ends(s).is_some_and(|(seq, index)| seq <= 1 << 32 && index <= n);
     stretches.iter().all(within)
         && stretches.is_sorted_by(|a, b| a.seq + a.len <= b.seq && a.index + a.len <= b.index)
 }
 
 /// Where the first stretch begins that is not below `seq`: looked for from the end, which is where it nearly
 /// always is.
-fn first_from(stretches: &[Stretch], seq: u64) -> usize {
+fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
     let mut back = 1;
     while back < stretches.len() && stretches[stretches.len() - back].seq >= seq {
         back *= 2;
@@ -156,17 +157,17 @@ fn first_from(stretches: &[Stretch], seq: u64) -> usize {
     from + stretches[from..].partition_point(|s| s.seq < seq)
 }
 
-impl Overtaking {
+impl ReorderCounter {
     /// In constant memory: of packets that come after more than `limit` further discontinuities, extents
     /// and late times are understated.
-    pub fn bounded(limit: usize) -> Overtaking {
-        Overtaking { limit, ..Overtaking::default() }
+    pub fn bounded(limit: usize) -> ReorderCounter {
+        ReorderCounter { limit, ..ReorderCounter::default() }
     }
 
     /// Whether it can have come to this after `n` packets, keeping `limit` discontinuities; as far as computing
     /// relies on it.
     pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
-        let begins = |stretches: &[Stretch]| stretches.first().map_or(n, |s| s.index);
+        let begins = |stretches: &[ArrivalRun]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
         let places = self.forgotten <= begins(&self.ascent)
             && self.positions.is_sorted()
@@ -183,7 +184,7 @@ impl Overtaking {
             && places
             && counts
             && end
-            && self.positions.len() <= LISTED + 1
+            && self.positions.len() <= MAX_LISTED + 1
     }
 
     /// Keeps to the limit.
@@ -201,19 +202,19 @@ impl Overtaking {
     }
 
     fn forget_maxima(&mut self, count: usize) {
-        let known = (LISTED + 1).saturating_sub(self.positions.len());
+        let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
         let overtook = self.maxima.drain(..count).filter(|s| s.overtook);
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to remember what [`Overtaking::join`] needs.
+    /// Begins to remember what [`ReorderCounter::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
     /// Adds the packets that `whole` has had since it was `lead`, when it was marked. Their numbers must be above all
     /// of this one's but those that `lead` has too.
-    pub(crate) fn join(&mut self, mut whole: Overtaking, lead: &Overtaking) {
+    pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
         if later == 0 {
@@ -242,7 +243,7 @@ impl Overtaking {
         self.reordered += overtaken;
 
         // Those of the first packets that late ones among these were overtaken by.
-        let of_lead = |s: &&Stretch| s.overtook && s.index < begin;
+        let of_lead = |s: &&ArrivalRun| s.overtook && s.index < begin;
         let known: Vec<u64> = lead.maxima.iter().filter(of_lead).map(|s| s.seq).collect();
         for overtaker in whole.maxima.iter().filter(of_lead).filter(|s| known.binary_search(&s.seq).is_err())
         {
@@ -253,7 +254,7 @@ impl Overtaking {
         }
         if !whole.positions.is_empty() {
             self.forget_maxima(self.maxima.len());
-            let known = (LISTED + 1).saturating_sub(self.positions.len());
+            let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
             let positions = whole.positions.iter().filter(|p| **p >= begin);
             self.positions.extend(positions.map(|p| place(*p)).take(known));
         }
@@ -269,7 +270,7 @@ impl Overtaking {
         }
         for (mine, theirs) in [(&mut self.maxima, whole.maxima), (&mut self.ascent, whole.ascent)] {
             for s in theirs {
-                let s = Stretch { index: place(s.index), ..s };
+                let s = ArrivalRun { index: place(s.index), ..s };
                 match mine.last_mut() {
                     Some(last) if last.is_followed_by(s.seq, s.index) => last.len += s.len,
                     _ => mine.push(s),
@@ -285,7 +286,7 @@ impl Overtaking {
     }
 }
 
-impl Overtaking {
+impl ReorderCounter {
     /// The next arrivals, with consecutive numbers; `arrived` gives when the k-th of them did.
     pub fn push_run(&mut self, run: Range<u32>, arrived: impl Fn(usize) -> i64) {
         let (first, length) = (u64::from(run.start), run.len() as u64);
@@ -329,11 +330,11 @@ impl Overtaking {
     }
 }
 
-impl OnePass for Overtaking {
+impl OnePass for ReorderCounter {
     type Output = Reordering;
 
     #[inline]
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
@@ -341,7 +342,7 @@ impl OnePass for Overtaking {
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);
-        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(LISTED).collect();
+        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(MAX_LISTED).collect();
         Reordering {
             observable: true,
             reordered: self.reordered,
@@ -367,7 +368,7 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
         count += packets;
         result.insert(n, count);
         let below = values.peek().map_or(0, |(n, _)| **n);
-        (below + 1..n.min(EVERY_N + 1)).for_each(|k| {
+        (below + 1..n.min(MAX_SINGLE_N + 1)).for_each(|k| {
             result.insert(k, count);
         });
     }
@@ -376,7 +377,7 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
 
 /// Everything of metrics §13 for a stream of `payload` bytes a packet.
 pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
-    let mut overtaking = Overtaking::default();
+    let mut overtaking = ReorderCounter::default();
     let (mut occupancy, mut at) = (Occupancy::new(THRESHOLD, 0), 0);
     for run in runs(series.numbers()) {
         let length = run.len();
@@ -386,7 +387,7 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
     }
     let rd_fd = complete_density(series);
     let rbd_fb_loss_aware = loss_aware_occupancy(series);
-    let density = Density::new(&rd_fd, &rbd_fb_loss_aware);
+    let density = ReorderDensity::new(&rd_fd, &rbd_fb_loss_aware);
     Reordering {
         max_byte_offset: largest_inversion(series).map(|k| k * u64::from(payload)),
         rd_fd_dt128: StayBack::of(&rd_fd, runs(series.numbers())),
@@ -452,8 +453,8 @@ fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     most
 }
 
-impl Density {
-    fn new(displacements: &BTreeMap<i64, u64>, occupancy: &BTreeMap<u64, u64>) -> Option<Density> {
+impl ReorderDensity {
+    fn new(displacements: &BTreeMap<i64, u64>, occupancy: &BTreeMap<u64, u64>) -> Option<ReorderDensity> {
         let n: u64 = displacements.values().sum();
         if n == 0 {
             return None;
@@ -469,7 +470,7 @@ impl Density {
         let late = count(&|d| d > 0);
         let held: u64 = occupancy.values().sum();
         let weighted: f64 = occupancy.iter().map(|(k, c)| *k as f64 * *c as f64).sum();
-        Some(Density {
+        Some(ReorderDensity {
             percent_late: 100.0 * late / total,
             percent_early: 100.0 * count(&|d| d < 0) / total,
             mean_displacement: sum(&|_| true) / total,

@@ -19,12 +19,12 @@ pub struct Rfc3550 {
     pub last_int: i64,
 }
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 
 /// The running estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Estimator {
+pub struct JitterEstimator {
     n: u64,
     previous: i64,
     jitter: f64,
@@ -33,7 +33,7 @@ pub struct Estimator {
     max: f64,
 }
 
-impl Estimator {
+impl JitterEstimator {
     /// Whether it can have come to this after `n` packets.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.jitter, self.sum, self.max].iter().all(|x| x.is_finite());
@@ -42,10 +42,10 @@ impl Estimator {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
-    pub(crate) fn join(&mut self, whole: Estimator, lead: &Estimator) {
+    pub(crate) fn join(&mut self, whole: JitterEstimator, lead: &JitterEstimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         let sum = self.sum + (whole.sum - lead.sum);
-        *self = Estimator { n: self.n + n, sum, max: self.max.max(whole.max), ..whole };
+        *self = JitterEstimator { n: self.n + n, sum, max: self.max.max(whole.max), ..whole };
     }
 
     /// J after the packets so far, in ns.
@@ -54,7 +54,7 @@ impl Estimator {
     }
 }
 
-impl Estimator {
+impl JitterEstimator {
     /// The next accepted packets, by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
@@ -83,11 +83,11 @@ impl Estimator {
     }
 }
 
-impl OnePass for Estimator {
+impl OnePass for JitterEstimator {
     type Output = Option<Rfc3550>;
 
     #[inline]
-    fn push(&mut self, packet: &Packet) {
+    fn push(&mut self, packet: &AcceptedPacket) {
         self.push_all(&[packet.delay]);
     }
 
@@ -106,11 +106,11 @@ mod tests {
     use super::*;
 
     fn estimates(delays: &[i64]) -> (Vec<f64>, Vec<i64>) {
-        let mut e = Estimator::default();
+        let mut e = JitterEstimator::default();
         delays
             .iter()
             .map(|&delay| {
-                e.push(&Packet { seq: 0, sent: 0, delay });
+                e.push(&AcceptedPacket { seq: 0, sent: 0, delay });
                 (e.jitter(), (e.scaled >> 4) as i64)
             })
             .unzip()
@@ -135,15 +135,15 @@ mod tests {
 
     #[test]
     fn one_packet_only_primes() {
-        let mut e = Estimator::default();
+        let mut e = JitterEstimator::default();
         assert_eq!(e.output(), None);
-        e.push(&Packet { seq: 0, sent: 0, delay: 5 });
+        e.push(&AcceptedPacket { seq: 0, sent: 0, delay: 5 });
         assert_eq!(e.output(), None);
     }
 
-    fn of(delays: &[i64]) -> Estimator {
-        let mut e = Estimator::default();
-        delays.iter().for_each(|&delay| e.push(&Packet { seq: 0, sent: 0, delay }));
+    fn of(delays: &[i64]) -> JitterEstimator {
+        let mut e = JitterEstimator::default();
+        delays.iter().for_each(|&delay| e.push(&AcceptedPacket { seq: 0, sent: 0, delay }));
         e
     }
 
@@ -173,11 +173,11 @@ mod tests {
         let valid = of(&[5, 9, 1]);
         assert!(valid.is_possible(3) && !valid.is_possible(2) && !valid.is_possible(4));
         for x in [f64::NAN, f64::INFINITY] {
-            assert!(!Estimator { jitter: x, ..valid }.is_possible(3));
-            assert!(!Estimator { sum: x, ..valid }.is_possible(3));
-            assert!(!Estimator { max: x, ..valid }.is_possible(3));
+            assert!(!JitterEstimator { jitter: x, ..valid }.is_possible(3));
+            assert!(!JitterEstimator { sum: x, ..valid }.is_possible(3));
+            assert!(!JitterEstimator { max: x, ..valid }.is_possible(3));
         }
-        let scaled = |scaled| Estimator { scaled, ..valid }.is_possible(3);
+        let scaled = |scaled| JitterEstimator { scaled, ..valid }.is_possible(3);
         assert!(scaled(1 << 69) && scaled(-1 << 69) && !scaled((1 << 69) + 1) && !scaled((-1 << 69) - 1));
     }
 
@@ -194,10 +194,10 @@ mod tests {
         let delays: Vec<i64> =
             (0..100).map(|k| if k == 50 { i64::MIN } else { k * 7919 % 101 * 1000 - 20_000 }).collect();
         for cut in [0, 1, 7, 100] {
-            let (mut at_once, mut one_by_one) = (Estimator::default(), Estimator::default());
+            let (mut at_once, mut one_by_one) = (JitterEstimator::default(), JitterEstimator::default());
             at_once.push_all(&delays[..cut]);
             at_once.push_all(&delays[cut..]);
-            delays.iter().for_each(|&delay| one_by_one.push(&Packet { seq: 0, sent: 0, delay }));
+            delays.iter().for_each(|&delay| one_by_one.push(&AcceptedPacket { seq: 0, sent: 0, delay }));
             assert_eq!(at_once, one_by_one, "{cut}");
         }
     }

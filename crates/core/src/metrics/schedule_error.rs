@@ -53,7 +53,7 @@ pub struct HandedOver {
     pub over_half_period: u64,
 }
 
-use super::classify::Packet;
+use super::classify::AcceptedPacket;
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
@@ -65,26 +65,26 @@ use std::collections::HashMap;
 /// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
 /// order.
 #[derive(Clone)]
-enum Due {
+enum DueTimes {
     Every(i64),
     Bursts(i64, i64),
     Drawn(Box<Deadlines>, u64, i64),
 }
 
-impl Due {
+impl DueTimes {
     /// `None` if the schedule is not known, or if drawing it as far as `last` would cost far more than the `received` packets
     /// are worth.
-    fn new(spec: &TestSpec, last: u32, received: usize) -> Option<Due> {
+    fn new(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
-            Schedule::Periodic => Due::Every(period),
-            Schedule::Burst { size } => Due::Bursts(period, size.max(1).into()),
+            Schedule::Periodic => DueTimes::Every(period),
+            Schedule::Burst { size } => DueTimes::Bursts(period, size.max(1).into()),
             Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }
             Schedule::Poisson { .. } | Schedule::Random { .. } => {
-                Due::Drawn(Box::new(Deadlines::new(spec)), 0, 0)
+                DueTimes::Drawn(Box::new(Deadlines::new(spec)), 0, 0)
             }
         })
     }
@@ -93,9 +93,9 @@ impl Due {
     fn at(&mut self, seq: u32) -> i64 {
         let i = i64::from(seq);
         match self {
-            Due::Every(period) => period.saturating_mul(i),
-            Due::Bursts(period, size) => period.saturating_mul(i - i % *size),
-            Due::Drawn(deadlines, next, due) => {
+            DueTimes::Every(period) => period.saturating_mul(i),
+            DueTimes::Bursts(period, size) => period.saturating_mul(i - i % *size),
+            DueTimes::Drawn(deadlines, next, due) => {
                 while *next <= u64::from(seq) {
                     let Some(span) = deadlines.next() else { break };
                     (*next, *due) = (*next + 1, span.0);
@@ -107,24 +107,27 @@ impl Due {
 }
 
 /// The smallest and the largest send time − due time of the packets of `series`, from an origin of their own, in ns: alone,
-/// as [`Errors::new`] finds them.
+/// as [`SendErrors::new`] finds them.
 pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
-    match Due::new(spec, series.get(last).seq, series.len())? {
-        Due::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
+    match DueTimes::new(spec, series.get(last).seq, series.len())? {
+        DueTimes::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
         due => extremes(offsets(series, due)),
     }
 }
 
 /// Send time − due time of a packet of which one is due every `period`.
 #[inline]
-fn off_schedule(p: Packet, period: i64) -> i64 {
+fn off_schedule(p: AcceptedPacket, period: i64) -> i64 {
     p.sent.saturating_sub(period.saturating_mul(p.seq.into()))
 }
 
+/// The differences of fewer packets are computed once, as they stay in a processor's cache.
+const MIN_UNCACHED_PACKETS: usize = 4096;
+
 /// Send time − due time of each packet in send order, on one anchor.
-pub struct Errors {
-    due: Due,
+pub struct SendErrors {
+    due: DueTimes,
     /// The smallest and the largest, from an origin of their own, as the next three.
     extremes: [i64; 2],
     anchor: i64,
@@ -134,27 +137,31 @@ pub struct Errors {
     over_half_period: u64,
 }
 
-impl Errors {
+impl SendErrors {
     /// Of `series`, sent by `spec`'s schedule. `None` without packets, or where a Poisson schedule
     /// cannot be drawn again (a lone packet of an enormous test).
-    pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<Errors> {
+    pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
-        let due = Due::new(spec, series.get(last).seq, series.len())?;
+        let due = DueTimes::new(spec, series.get(last).seq, series.len())?;
         let half_period = spec.period().0 / 2;
-        if let Due::Every(period) = due {
-            let offset = move |p| off_schedule(p, period);
-            return Errors::from(series.arrivals().map(offset), due, half_period);
+        if let DueTimes::Every(period) = due {
+            let offsets = series.arrivals().map(move |p| off_schedule(p, period));
+            if series.len() < MIN_UNCACHED_PACKETS {
+                let offsets: Vec<i64> = offsets.collect();
+                return SendErrors::from(offsets.iter().copied(), due, half_period);
+            }
+            return SendErrors::from(offsets, due, half_period);
         }
         let offsets: Vec<i64> = offsets(series, due.clone()).collect();
-        Errors::from(offsets.into_iter(), due, half_period)
+        SendErrors::from(offsets.into_iter(), due, half_period)
     }
 
     /// Of these differences, in any order.
     fn from(
         offsets: impl ExactSizeIterator<Item = i64> + Clone,
-        due: Due,
+        due: DueTimes,
         half_period: i64,
-    ) -> Option<Errors> {
+    ) -> Option<SendErrors> {
         let n = offsets.len();
         let extremes = extremes(offsets.clone())?;
         let percents = [Percent(1_000), Percent(50_000), Percent(99_000)];
@@ -164,7 +171,7 @@ impl Errors {
         let is_late = |x: &i64| *x > on_time;
         let over_half_period = if is_late(&extremes[1]) { offsets.filter(is_late).count() as u64 } else { 0 };
         let (middle, p99) = (order.middle()?, order.edf(Percent(99_000))?);
-        Some(Errors { due, extremes, anchor, middle, p99, half_period, over_half_period })
+        Some(SendErrors { due, extremes, anchor, middle, p99, half_period, over_half_period })
     }
 
     /// The smallest and the largest, from an origin of their own.
@@ -197,25 +204,25 @@ impl Errors {
         series: &Series<'_>,
         waits: impl Iterator<Item = (u32, i64)>,
     ) -> Option<Stretched> {
-        let least = (2 * self.half_period).max(LEAST_STRETCH);
+        let least = (2 * self.half_period).max(MIN_DEVIATION_NS);
         let n = series.len();
-        if n < TENTHS * LEAST_IN_TENTH || self.extremes[1].saturating_sub(self.extremes[0]) < least {
+        if n < PARTS * MIN_PACKETS_PER_PART || self.extremes[1].saturating_sub(self.extremes[0]) < least {
             return None;
         }
         let waits: HashMap<u32, i64> = waits.collect();
-        let mut late = [0.0; TENTHS];
+        let mut late = [0.0; PARTS];
         let mut dues = [0; 2];
         let mut due = self.due.clone();
         for (k, (p, off)) in series.iter().zip(offsets(series, self.due.clone())).enumerate() {
-            let tenth = k * TENTHS / n;
-            let in_tenth = ((tenth + 1) * n).div_ceil(TENTHS) - (tenth * n).div_ceil(TENTHS);
+            let tenth = k * PARTS / n;
+            let in_tenth = ((tenth + 1) * n).div_ceil(PARTS) - (tenth * n).div_ceil(PARTS);
             let wait = waits.get(&p.seq).copied().unwrap_or(0);
             late[tenth] += off.saturating_sub(self.anchor).saturating_sub(wait) as f64 / in_tenth as f64;
             if k == 0 || k == n - 1 {
                 dues[usize::from(k > 0)] = due.at(p.seq);
             }
         }
-        let total = late[TENTHS - 1] - late[0];
+        let total = late[PARTS - 1] - late[0];
         let grows = late.windows(2).all(|pair| pair[1] - pair[0] > total / 50.0);
         let [first, last] = [series.get(0), series.get(n - 1)];
         let (lasted, planned) =
@@ -237,7 +244,8 @@ impl Errors {
         if waits.is_empty() {
             return None;
         }
-        let without = |(p, late): (Packet, i64)| late.saturating_sub(waits.get(&p.seq).copied().unwrap_or(0));
+        let without =
+            |(p, late): (AcceptedPacket, i64)| late.saturating_sub(waits.get(&p.seq).copied().unwrap_or(0));
         let sample = Sample::new(series.iter().zip(offsets(series, self.due.clone())).map(without));
         let anchor = sample.edf(Percent(1_000))?;
         let on_time = anchor.saturating_add(self.half_period);
@@ -283,13 +291,13 @@ impl ScheduleError {
 }
 
 /// The sender's lateness is compared between so many parts of a test.
-const TENTHS: usize = 10;
+const PARTS: usize = 10;
 /// Fewer packets in a part say nothing.
-const LEAST_IN_TENTH: usize = 10;
+const MIN_PACKETS_PER_PART: usize = 10;
 /// A schedule that is left by less is kept, in ns.
-const LEAST_STRETCH: i64 = 1_000_000;
+const MIN_DEVIATION_NS: i64 = 1_000_000;
 
-fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64> + Clone + 'a {
+fn offsets<'a>(series: &'a Series<'a>, mut due: DueTimes) -> impl Iterator<Item = i64> + Clone + 'a {
     series.iter().map(move |p| p.sent.saturating_sub(due.at(p.seq)))
 }
 
@@ -303,12 +311,12 @@ mod tests {
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
         let mut samples = Samples::default();
         for &(seq, sent) in rows {
-            samples.push(Packet { seq, sent, delay: 0 });
+            samples.push(AcceptedPacket { seq, sent, delay: 0 });
         }
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
         let series = Series::new(&samples);
-        match Errors::new(&series, &spec) {
+        match SendErrors::new(&series, &spec) {
             Some(e) => {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
@@ -339,12 +347,12 @@ mod tests {
         let mut samples = Samples::default();
         for seq in 0..100 {
             let sent = 7 + i64::from(seq) * 20_000_000 + late(seq) + wait(seq);
-            samples.push(Packet { seq, sent, delay: 0 });
+            samples.push(AcceptedPacket { seq, sent, delay: 0 });
         }
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), Schedule::Periodic);
         let series = Series::new(&samples);
-        let errors = Errors::new(&series, &spec.unwrap()).unwrap();
+        let errors = SendErrors::new(&series, &spec.unwrap()).unwrap();
         let figures = errors.figures();
         assert_eq!((figures.over_half_period, figures.max), (5, 27_000_000));
         assert_eq!(figures.of_program().over_half_period, 5, "nobody knows of a queue");
@@ -362,13 +370,13 @@ mod tests {
             let mut samples = Samples::default();
             for seq in 0..n {
                 let k = i64::from(seq);
-                samples.push(Packet { seq, sent: 7 + k * 20_000_000 + late(k) + wait(k), delay: 0 });
+                samples.push(AcceptedPacket { seq, sent: 7 + k * 20_000_000 + late(k) + wait(k), delay: 0 });
             }
             let schedule = Schedule::Periodic;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span::millis(20), schedule);
             let series = Series::new(&samples);
             let waits = (0..n).map(|seq| (seq, wait(seq.into())));
-            Errors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
+            SendErrors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
         };
         // 25 ms instead of 20: 40 packets a second.
         let found = stretched(1000, &|k| k * 5_000_000, &|_| 0).unwrap();

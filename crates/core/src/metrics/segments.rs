@@ -5,12 +5,12 @@ use super::series::Series;
 use crate::distribution::OrderStatistics;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::summary::Segment;
+use crate::summary::PathSegment;
 
 /// Windows of 5 % of the run.
 const WINDOWS: usize = 20;
 /// With fewer packets, a window's minimum is not meaningful.
-const PACKETS_A_WINDOW: usize = 10;
+const MIN_WINDOW_PACKETS: usize = 10;
 
 /// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no
 /// jump.
@@ -18,26 +18,27 @@ const PACKETS_A_WINDOW: usize = 10;
 /// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
 /// deviation of those changes, the bulk of the variation in the windows about it, and twice the changes before and
 /// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
-pub fn segments(series: &Series<'_>) -> Vec<Segment> {
+pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
-    if n < WINDOWS * PACKETS_A_WINDOW {
+    if n < WINDOWS * MIN_WINDOW_PACKETS {
         return Vec::new();
     }
     let edge = |w: usize| w * n / WINDOWS;
-    let levels: Vec<Level> = (0..WINDOWS).map(|w| Level::of(series, edge(w)..edge(w + 1))).collect();
-    let steps: Vec<i64> = levels.windows(2).map(|w| w[1].min.saturating_sub(w[0].min)).collect();
+    let minima: Vec<i64> = (0..WINDOWS).map(|w| series.lowest_delay(edge(w)..edge(w + 1))).collect();
+    let steps: Vec<i64> = minima.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
     let centre = median(steps.clone());
     let spread = median(steps.iter().map(|s| s.saturating_sub(centre).saturating_abs()).collect());
+    let bulk = |w: usize| bulk(series, edge(w)..edge(w + 1)).saturating_sub(minima[w]);
     let mut cuts = vec![0];
     for w in 0..steps.len() {
         let jump = steps[w].saturating_sub(centre);
-        let bulk = levels[w].bulk.max(levels[w + 1].bulk).max(1_000);
         let beside = [w.wrapping_sub(1), w + 1].map(|k| steps.get(k).map_or(0, |s| s.saturating_sub(centre)));
         let beside = beside.map(i64::saturating_abs).into_iter().max().unwrap_or(0);
-        let clear = jump.saturating_abs() > spread.saturating_mul(5)
-            && jump.saturating_abs() > bulk.max(beside).saturating_mul(2);
-        if clear && lasts(&levels, w, jump) {
-            cuts.push(change_point(series, edge(w)..edge(w + 2), levels[w].min, levels[w + 1].min));
+        let exceeds = |least: i64| jump.saturating_abs() > least.saturating_mul(2);
+        let clear = jump.saturating_abs() > spread.saturating_mul(5) && exceeds(beside.max(1_000));
+        // The bulk takes longest to find.
+        if clear && lasts(&minima, w, jump) && exceeds(bulk(w).max(bulk(w + 1))) {
+            cuts.push(change_point(series, edge(w)..edge(w + 2), minima[w], minima[w + 1]));
         }
     }
     if cuts.len() == 1 {
@@ -45,7 +46,7 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     }
     cuts.push(n);
     cuts.dedup();
-    let mut found: Vec<Segment> = Vec::new();
+    let mut found: Vec<PathSegment> = Vec::new();
     for cut in cuts.windows(2) {
         let Some(mut segment) = describe(series, cut[0]..cut[1]) else { continue };
         segment.step_ns = found.last().map(|before| segment.min.saturating_sub(before.min));
@@ -54,30 +55,21 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     found
 }
 
-/// A window's minimum, and the distance of its median above it.
-#[derive(Clone, Copy)]
-struct Level {
-    min: i64,
-    bulk: i64,
-}
-
-impl Level {
-    fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> Level {
-        let n = range.len();
-        let [min, max] = series.extreme_delays(range.clone()).unwrap_or_default();
-        let delays = series.range(range).map(|p| p.delay);
-        let order = OrderStatistics::new(delays, n, [min, max], &[Percent(50_000)]);
-        let median = order.middle().map_or(min, |[_, upper]| upper);
-        Level { min, bulk: median.saturating_sub(min) }
-    }
+/// The median of the delays of a window.
+fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
+    let n = range.len();
+    let delays = series.range(range.clone()).map(|p| p.delay);
+    let extremes = series.extreme_delays(range).unwrap_or_default();
+    let order = OrderStatistics::new(delays, n, extremes, &[Percent(50_000)]);
+    order.middle().map_or(extremes[0], |[_, upper]| upper)
 }
 
 /// Whether the two windows before and the two after stay on their sides of the middle of the jump.
-fn lasts(levels: &[Level], w: usize, jump: i64) -> bool {
-    let middle = levels[w].min / 2 + levels[w + 1].min / 2;
-    let above = |l: &Level| l.min > middle;
-    let before = &levels[w.saturating_sub(1)..=w];
-    let after = &levels[w + 1..(w + 3).min(levels.len())];
+fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
+    let middle = minima[w] / 2 + minima[w + 1] / 2;
+    let above = |min: &i64| *min > middle;
+    let before = &minima[w.saturating_sub(1)..=w];
+    let after = &minima[w + 1..(w + 3).min(minima.len())];
     before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
 }
 
@@ -98,13 +90,13 @@ fn median(mut values: Vec<i64>) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
-fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segment> {
+fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<PathSegment> {
     let delays = series.range(range.clone()).map(|p| p.delay);
     let moments: Moments = delays.clone().collect();
     let sample = Sample::new(delays);
     let min = sample.min()?;
     let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(min));
-    Some(Segment {
+    Some(PathSegment {
         first_seq: series.get(range.start).seq.into(),
         last_seq: series.get(range.end - 1).seq.into(),
         n: moments.n(),
@@ -119,14 +111,14 @@ fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segme
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
     fn of(delay: impl Fn(i64) -> i64) -> Vec<(u64, Option<i64>)> {
         let mut samples = Samples::default();
         for seq in 0..2000 {
-            samples.push(Packet { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
         }
         segments(&Series::new(&samples)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
     }
@@ -221,7 +213,7 @@ mod tests {
             let mut samples = Samples::default();
             for seq in 0..n {
                 let delay = if seq < 100 { 0 } else { 5_000_000 };
-                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq), delay });
             }
             segments(&Series::new(&samples)).len()
         };

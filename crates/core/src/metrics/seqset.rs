@@ -98,7 +98,7 @@ impl SeqSet {
         let mut rest = SeqSet::default();
         let from = u64::from(number);
         let later =
-            |run: Run| Some((run.start.max(from), run.start + run.len)).filter(|(from, to)| from < to);
+            |run: SeqRun| Some((run.start.max(from), run.start + run.len)).filter(|(from, to)| from < to);
         let later: Vec<(u64, u64)> = self.runs().filter_map(later).collect();
         for (start, end) in later {
             rest.insert_run((start - from) as u32..(end - from) as u32);
@@ -161,12 +161,12 @@ impl SeqSet {
     }
 
     /// The maximal runs of consecutive numbers, ascending.
-    pub fn runs(&self) -> Runs<impl Iterator<Item = (u64, u64)>> {
+    pub fn runs(&self) -> SeqRuns<impl Iterator<Item = (u64, u64)>> {
         let words = self.places.iter().flat_map(|(&page, &place)| {
             let base = u64::from(page) * u64::from(PAGE);
             self.pages[place as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
         });
-        Runs { words, word: (0, 0), pending: None }
+        SeqRuns { words, word: (0, 0), pending: None }
     }
 
     /// The numbers, ascending.
@@ -192,14 +192,14 @@ impl SeqSet {
 
     /// Forgets the page of the smallest numbers and gives its runs and the first number after it. The
     /// numbers forgotten still count in [`SeqSet::len`].
-    pub fn retire(&mut self) -> Option<(Vec<Run>, u64)> {
+    pub fn retire(&mut self) -> Option<(Vec<SeqRun>, u64)> {
         let (page, place) = self.places.pop_first()?;
         let base = u64::from(page) * u64::from(PAGE);
         let words = core::mem::take(&mut self.pages[place as usize]);
         let words = (0..).zip(words).map(|(i, w)| (base + 64 * i, w));
         self.free.push(place);
         self.recent = None;
-        Some((Runs { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
+        Some((SeqRuns { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
 
     /// Prepares [`Ranks::of`].
@@ -244,7 +244,7 @@ impl Ranks<'_> {
 /// A stretch of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Run {
+pub struct SeqRun {
     /// The first number.
     pub start: u64,
     /// Number of elements, at least 1.
@@ -252,16 +252,16 @@ pub struct Run {
 }
 
 /// Maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
-pub struct Runs<W> {
+pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),
-    pending: Option<Run>,
+    pending: Option<SeqRun>,
 }
 
-impl<W: Iterator<Item = (u64, u64)>> Iterator for Runs<W> {
-    type Item = Run;
+impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
+    type Item = SeqRun;
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<SeqRun> {
         loop {
             let (base, bits) = self.word;
             if bits == 0 {
@@ -274,7 +274,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for Runs<W> {
             let low = bits.trailing_zeros();
             let len = (!(bits >> low)).trailing_zeros();
             self.word.1 = if low + len == 64 { 0 } else { bits & (u64::MAX << (low + len)) };
-            let found = Run { start: base + u64::from(low), len: len.into() };
+            let found = SeqRun { start: base + u64::from(low), len: len.into() };
             match &mut self.pending {
                 Some(run) if run.start + run.len == found.start => run.len += found.len,
                 pending => {
@@ -288,31 +288,34 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for Runs<W> {
 }
 
 /// The stretches of 0…n−1 that `present` leaves out, ascending: the runs of loss.
-pub fn absent(present: impl Iterator<Item = Run>, n: u64) -> impl Iterator<Item = Run> {
-    let end = core::iter::once(Run { start: n, len: 1 });
+pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
+    let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;
     present.take_while(move |run| run.start < n).chain(end).filter_map(move |run| {
-        let lost = Run { start: next, len: run.start.saturating_sub(next) };
+        let lost = SeqRun { start: next, len: run.start.saturating_sub(next) };
         next = run.start + run.len;
         (lost.len > 0).then_some(lost)
     })
 }
 
 /// What `cut` leaves of `runs`; both ascending, the runs of each apart from each other.
-pub fn without(runs: impl Iterator<Item = Run>, cut: impl Iterator<Item = Run>) -> impl Iterator<Item = Run> {
-    let end = |run: &Run| run.start.saturating_add(run.len);
+pub fn without(
+    runs: impl Iterator<Item = SeqRun>,
+    cut: impl Iterator<Item = SeqRun>,
+) -> impl Iterator<Item = SeqRun> {
+    let end = |run: &SeqRun| run.start.saturating_add(run.len);
     let (mut runs, mut cut) = (runs, cut.peekable());
-    let mut rest: Option<Run> = None;
+    let mut rest: Option<SeqRun> = None;
     core::iter::from_fn(move || {
         loop {
             let run = rest.take().or_else(|| runs.next())?;
             while cut.next_if(|c| end(c) <= run.start).is_some() {}
             let Some(c) = cut.peek().filter(|c| c.start < end(&run)) else { return Some(run) };
             if end(c) < end(&run) {
-                rest = Some(Run { start: end(c), len: end(&run) - end(c) });
+                rest = Some(SeqRun { start: end(c), len: end(&run) - end(c) });
             }
             if run.start < c.start {
-                return Some(Run { start: run.start, len: c.start - run.start });
+                return Some(SeqRun { start: run.start, len: c.start - run.start });
             }
         }
     })
@@ -391,8 +394,8 @@ mod tests {
 
     #[test]
     fn runs_cross_words_and_pages() {
-        let runs: Vec<Run> = set((3..700).chain([702, 704]).chain(1000..1024)).runs().collect();
-        let run = |start, len| Run { start, len };
+        let runs: Vec<SeqRun> = set((3..700).chain([702, 704]).chain(1000..1024)).runs().collect();
+        let run = |start, len| SeqRun { start, len };
         assert_eq!(runs, [run(3, 697), run(702, 1), run(704, 1), run(1000, 24)]);
     }
 
@@ -401,7 +404,7 @@ mod tests {
         // Pages of 512 numbers: 3 holds 1536 to 2047.
         let mut s = set([1600, 1601, 1536, 2047, 5000]);
         assert_eq!((s.pages(), s.contains(1600)), (2, true));
-        let run = |start, len| Run { start, len };
+        let run = |start, len| SeqRun { start, len };
         assert_eq!(s.retire(), Some((vec![run(1536, 1), run(1600, 2), run(2047, 1)], 2048)));
         assert_eq!((s.pages(), s.len(), s.iter().collect::<Vec<_>>()), (1, 5, vec![5000]));
         assert!(!s.contains(1600) && s.contains(5000));
@@ -432,7 +435,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_out_is_left_out() {
-        let runs = |of: &[(u64, u64)]| of.iter().map(|&(start, len)| Run { start, len }).collect::<Vec<_>>();
+        let runs =
+            |of: &[(u64, u64)]| of.iter().map(|&(start, len)| SeqRun { start, len }).collect::<Vec<_>>();
         let of = |from: &[(u64, u64)], cut: &[(u64, u64)]| {
             without(runs(from).into_iter(), runs(cut).into_iter()).collect::<Vec<_>>()
         };

@@ -1,7 +1,7 @@
 //! [`Samples`] in arrival order and [`Series`], the same in send order: the two readings of a stream.
 
-use super::classify::Packet;
-use super::shuffle::{Shuffle, Stretch};
+use super::classify::AcceptedPacket;
+use super::shuffle::{MovedStretch, Shuffle};
 use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -91,7 +91,7 @@ impl Samples {
 
     /// Adds the next arrival.
     #[inline]
-    pub fn push(&mut self, packet: Packet) {
+    pub fn push(&mut self, packet: AcceptedPacket) {
         self.seq.push(packet.seq);
         self.sent.push(packet.sent);
         self.delay.push(packet.delay);
@@ -108,8 +108,8 @@ impl Samples {
 
     /// The k-th arrival.
     #[inline]
-    pub fn packet(&self, k: usize) -> Packet {
-        Packet { seq: self.seq[k], sent: self.sent[k], delay: self.delay[k] }
+    pub fn packet(&self, k: usize) -> AcceptedPacket {
+        AcceptedPacket { seq: self.seq[k], sent: self.sent[k], delay: self.delay[k] }
     }
 
     /// Arrival time of the k-th arrival, ns since 1970.
@@ -118,15 +118,15 @@ impl Samples {
     }
 
     /// All of them in arrival order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + Clone {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone {
         self.part(0..self.len())
     }
 
     /// Those at `range` in arrival order.
     #[inline]
-    fn part(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = Packet> + Clone {
+    fn part(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone {
         let columns = self.seq[range.clone()].iter().zip(&self.sent[range.clone()]).zip(&self.delay[range]);
-        columns.map(|((&seq, &sent), &delay)| Packet { seq, sent, delay })
+        columns.map(|((&seq, &sent), &delay)| AcceptedPacket { seq, sent, delay })
     }
 
     /// Takes out the packets with numbers from `number` on, counted from there.
@@ -143,7 +143,7 @@ impl Samples {
         self.retain(|packet| {
             let stays = packet.seq < number;
             if !stays {
-                rest.push(Packet { seq: packet.seq - number, ..*packet });
+                rest.push(AcceptedPacket { seq: packet.seq - number, ..*packet });
             }
             stays
         });
@@ -151,7 +151,7 @@ impl Samples {
     }
 
     /// Keeps the packets for which `keep` holds.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Packet) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&AcceptedPacket) -> bool) {
         let mut kept = 0;
         for k in 0..self.len() {
             let packet = self.packet(k);
@@ -173,12 +173,12 @@ pub struct Series<'a> {
     samples: &'a Samples,
     /// None where arrival order was send order.
     shuffle: Option<Shuffle>,
-    sent: OnceLock<Sent>,
+    sent: OnceLock<SendOrderFacts>,
 }
 
 /// What is known of the send times of a series.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SendOrderFacts {
     in_order: bool,
     /// The smallest and the largest; None without packets.
     extremes: Option<[i64; 2]>,
@@ -234,7 +234,7 @@ impl<'a> Series<'a> {
 
     /// The k-th accepted packet in send order.
     #[inline]
-    pub fn get(&self, k: usize) -> Packet {
+    pub fn get(&self, k: usize) -> AcceptedPacket {
         self.samples.packet(self.arrival(k))
     }
 
@@ -273,7 +273,7 @@ impl<'a> Series<'a> {
         let (mut inner, mut ends) = (range, [&[][..]; 2]);
         if let Some(shuffle) = &self.shuffle {
             let begun = |k: usize| shuffle.from(k).first().filter(|s| (s.from as usize) < k);
-            let order = |s: &Stretch, places: Range<usize>| {
+            let order = |s: &MovedStretch, places: Range<usize>| {
                 &shuffle.order_of(s)[places.start - s.from as usize..][..places.len()]
             };
             if let Some(s) = begun(inner.start) {
@@ -290,7 +290,7 @@ impl<'a> Series<'a> {
         (delay.get(inner).unwrap_or_default(), ends.into_iter().flatten().map(|k| delay[*k as usize]))
     }
 
-    fn sent(&self) -> Sent {
+    fn sent(&self) -> SendOrderFacts {
         *self.sent.get_or_init(|| {
             let (sent, in_order) = (&self.samples.sent, self.ascend_in_send_order());
             let ends = sent.first().zip(sent.last());
@@ -298,7 +298,7 @@ impl<'a> Series<'a> {
                 Some((first, last)) => Some([*first, *last]),
                 None => extremes(sent.iter().copied()),
             };
-            Sent { in_order, extremes }
+            SendOrderFacts { in_order, extremes }
         })
     }
 
@@ -342,7 +342,7 @@ impl<'a> Series<'a> {
     }
 
     /// All packets in arrival order.
-    pub fn arrivals(&self) -> impl ExactSizeIterator<Item = Packet> + Clone + '_ {
+    pub fn arrivals(&self) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone + '_ {
         self.samples.iter()
     }
 
@@ -352,19 +352,37 @@ impl<'a> Series<'a> {
     }
 
     /// The first place whose sequence number is at least `seq`.
-    pub fn place_of(&self, seq: u64) -> usize {
+    pub fn position_of(&self, seq: u64) -> usize {
         let Some(last) = self.len().checked_sub(1) else { return 0 };
         // Numbers differ: so many at most are below `seq`, and so many at most are not.
         let most = u64::from(self.get(last).seq).saturating_add(1).saturating_sub(seq);
         let (mut low, mut high) =
             (self.len() - (self.len() as u64).min(most) as usize, (self.len() as u64).min(seq) as usize);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if u64::from(self.get(middle).seq) < seq { low = middle + 1 } else { high = middle }
+        // Few are missing between numbers that are near: a guess or two nearly always meet the place.
+        let mut guess =
+            (u128::from(seq) * self.len() as u128 / (u128::from(self.get(last).seq) + 1)) as usize;
+        for guesses in 0.. {
+            if low >= high {
+                break;
+            }
+            let middle =
+                if guesses < MAX_GUESSES { guess.clamp(low, high - 1) } else { low + (high - low) / 2 };
+            let here = u64::from(self.get(middle).seq);
+            if here < seq {
+                (low, guess) = (middle + 1, middle.saturating_add((seq - here) as usize));
+            } else {
+                (high, guess) = (middle, middle.saturating_sub((here - seq) as usize));
+            }
         }
         low
     }
 }
+
+/// Packets out of their places that are read at once.
+const DISPLACED_CHUNK: usize = 32;
+
+/// Guesses at a place before the rest is halved again and again.
+const MAX_GUESSES: usize = 8;
 
 /// Packets in send order. [`Iterator::fold`], and what is made of it (`for_each`, `sum`, `min`), is faster than one packet
 /// at a time.
@@ -396,10 +414,10 @@ impl<'a> SendOrder<'a> {
 }
 
 impl Iterator for SendOrder<'_> {
-    type Item = Packet;
+    type Item = AcceptedPacket;
 
     #[inline]
-    fn next(&mut self) -> Option<Packet> {
+    fn next(&mut self) -> Option<AcceptedPacket> {
         let k = self.range.next()?;
         if k >= self.known_to {
             self.look(k);
@@ -409,7 +427,7 @@ impl Iterator for SendOrder<'_> {
     }
 
     #[inline]
-    fn nth(&mut self, n: usize) -> Option<Packet> {
+    fn nth(&mut self, n: usize) -> Option<AcceptedPacket> {
         self.range.start = self.range.start.saturating_add(n).min(self.range.end);
         self.next()
     }
@@ -419,31 +437,52 @@ impl Iterator for SendOrder<'_> {
     }
 
     #[inline]
-    fn fold<B, F: FnMut(B, Packet) -> B>(self, start: B, mut next: F) -> B {
+    fn fold<B, F: FnMut(B, AcceptedPacket) -> B>(self, start: B, mut next: F) -> B {
         let Series { samples, shuffle, .. } = self.series;
         let Range { start: mut at, end } = self.range;
         let mut sum = start;
-        let stretches = shuffle.as_ref().map_or(&[][..], |shuffle| shuffle.from(at));
         // Columns of one length for the compiler, too.
         let n = samples.len();
         let (seq, sent, delay) = (&samples.seq[..n], &samples.sent[..n], &samples.delay[..n]);
-        for s in stretches.iter().take_while(|s| (s.from as usize) < end) {
-            let from = at.max(s.from as usize);
-            sum = samples.part(at..from).fold(sum, &mut next);
-            at = end.min(s.to as usize);
-            let order = shuffle.as_ref().map_or(&[][..], |shuffle| shuffle.order_of(s));
-            let places = from - s.from as usize..at - s.from as usize;
-            sum = order[places].iter().fold(sum, |sum, k| {
-                let k = *k as usize;
-                next(sum, Packet { seq: seq[k], sent: sent[k], delay: delay[k] })
-            });
+        // Packets that are not in their places are read into these, so that one loop takes all.
+        let mut read = ([0; DISPLACED_CHUNK], [0; DISPLACED_CHUNK], [0; DISPLACED_CHUNK]);
+        let first = at;
+        let mut stretches =
+            shuffle.iter().flat_map(|shuffle| shuffle.from(first).iter().map(move |s| (shuffle, s)));
+        let mut stretch = stretches.next();
+        while at < end {
+            let (seq, sent, delay) = match stretch {
+                Some((shuffle, s)) if s.from as usize <= at => {
+                    let (from, to) = (at, end.min(s.to as usize).min(at + DISPLACED_CHUNK));
+                    if to == s.to as usize {
+                        stretch = stretches.next();
+                    }
+                    at = to;
+                    let order = &shuffle.order_of(s)[from - s.from as usize..to - s.from as usize];
+                    let (seqs, sents, delays) = &mut read;
+                    for (to, k) in order.iter().enumerate() {
+                        let k = *k as usize;
+                        (seqs[to], sents[to], delays[to]) = (seq[k], sent[k], delay[k]);
+                    }
+                    (&seqs[..order.len()], &sents[..order.len()], &delays[..order.len()])
+                }
+                later => {
+                    let to = later.map_or(end, |(_, s)| end.min(s.from as usize));
+                    let part = at..to;
+                    at = to;
+                    (&seq[part.clone()], &sent[part.clone()], &delay[part])
+                }
+            };
+            for ((&seq, &sent), &delay) in seq.iter().zip(sent).zip(delay) {
+                sum = next(sum, AcceptedPacket { seq, sent, delay });
+            }
         }
-        samples.part(at..end.max(at)).fold(sum, next)
+        sum
     }
 }
 
 impl DoubleEndedIterator for SendOrder<'_> {
-    fn next_back(&mut self) -> Option<Packet> {
+    fn next_back(&mut self) -> Option<AcceptedPacket> {
         self.range.next_back().map(|k| self.series.get(k))
     }
 }
@@ -476,9 +515,9 @@ mod tests {
             keys.sort_unstable();
             let mut samples = Samples::default();
             for (k, (_, seq)) in (0..).zip(&keys) {
-                samples.push(Packet { seq: *seq, sent: i64::from(*seq / 8), delay: k });
+                samples.push(AcceptedPacket { seq: *seq, sent: i64::from(*seq / 8), delay: k });
             }
-            let mut sorted: Vec<Packet> = samples.iter().collect();
+            let mut sorted: Vec<AcceptedPacket> = samples.iter().collect();
             sorted.sort_by_key(|p| p.seq);
             let series = Series::new(&samples);
             prop_assert_eq!(series.in_order(), samples.seq.is_sorted());
@@ -506,7 +545,7 @@ mod tests {
                 prop_assert_eq!((series.arrival(place), sorted[place].seq), (k, samples.seq[k]));
             }
             for seq in (0..2 * n as u64 + 3).step_by(3) {
-                prop_assert_eq!(series.place_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));
+                prop_assert_eq!(series.position_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));
             }
             let sent = sorted.iter().map(|p| p.sent);
             prop_assert_eq!((series.earliest(), series.latest()), (sent.clone().min(), sent.clone().max()));
@@ -520,11 +559,11 @@ mod tests {
     fn send_order_of_a_shuffled_stream() {
         let mut samples = Samples::default();
         for seq in [5, 2, 9, 700, 3] {
-            samples.push(Packet { seq, sent: i64::from(seq) * 10, delay: 1 });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 10, delay: 1 });
         }
         let series = Series::new(&samples);
         assert_eq!(series.iter().map(|p| p.seq).collect::<Vec<_>>(), [2, 3, 5, 9, 700]);
-        assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.place_of(s)), [0, 0, 2, 3, 4, 5]);
+        assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.position_of(s)), [0, 0, 2, 3, 4, 5]);
         assert_eq!((series.arrival(0), series.in_order()), (1, false));
     }
 
@@ -532,7 +571,7 @@ mod tests {
     fn numbers_that_came_twice_are_all_there() {
         let mut samples = Samples::default();
         for (delay, seq) in (0..).zip([3, 1, 2, 2, 1, 9]) {
-            samples.push(Packet { seq, sent: 0, delay });
+            samples.push(AcceptedPacket { seq, sent: 0, delay });
         }
         let packets: Vec<_> = Series::new(&samples).iter().map(|p| (p.seq, p.delay)).collect();
         assert_eq!(packets, [(1, 1), (1, 4), (2, 2), (2, 3), (3, 0), (9, 5)]);
@@ -542,7 +581,7 @@ mod tests {
     fn with<T>(rows: &[(u32, i64, i64)], check: impl FnOnce(&Series<'_>) -> T) -> T {
         let mut samples = Samples::default();
         for &(seq, sent, delay) in rows {
-            samples.push(Packet { seq, sent, delay });
+            samples.push(AcceptedPacket { seq, sent, delay });
         }
         check(&Series::new(&samples))
     }
@@ -563,8 +602,9 @@ mod tests {
                 assert_eq!(series.extreme_delays(0..4), Some([-9, 7]));
                 assert_eq!((series.extreme_delays(2..4), series.extreme_delays(2..2)), (Some([5, 6]), None));
                 assert_eq!(series.arrivals().map(|p| p.seq).collect::<Vec<_>>(), rows.map(|r| r.0));
-                let seqs =
-                    |packets: &mut dyn Iterator<Item = Packet>| packets.map(|p| p.seq).collect::<Vec<_>>();
+                let seqs = |packets: &mut dyn Iterator<Item = AcceptedPacket>| {
+                    packets.map(|p| p.seq).collect::<Vec<_>>()
+                };
                 assert_eq!(seqs(&mut series.iter().rev()), [9, 3, 1, 0]);
                 let mut some = series.range(0..3);
                 assert_eq!((some.len(), some.nth(1).map(|p| p.seq)), (3, Some(1)));
@@ -589,7 +629,7 @@ mod tests {
     fn packets_are_taken_out_in_place() {
         let mut samples = Samples::default();
         assert!(samples.is_empty());
-        SHUFFLED.iter().for_each(|&(seq, sent, delay)| samples.push(Packet { seq, sent, delay }));
+        SHUFFLED.iter().for_each(|&(seq, sent, delay)| samples.push(AcceptedPacket { seq, sent, delay }));
         assert!(!samples.is_empty());
         samples.retain(|p| p.seq % 2 == 1 && p.delay < 6);
         assert_eq!(
@@ -603,11 +643,11 @@ mod tests {
         for rows in [IN_ORDER, SHUFFLED] {
             for number in 0..11 {
                 let mut samples = Samples::default();
-                rows.iter().for_each(|&(seq, sent, delay)| samples.push(Packet { seq, sent, delay }));
-                let all: Vec<Packet> = samples.iter().collect();
-                let rest: Vec<Packet> = samples.split_off(number).iter().collect();
-                let later = |p: &&Packet| p.seq >= number;
-                let moved = all.iter().filter(later).map(|p| Packet { seq: p.seq - number, ..*p });
+                rows.iter().for_each(|&(seq, sent, delay)| samples.push(AcceptedPacket { seq, sent, delay }));
+                let all: Vec<AcceptedPacket> = samples.iter().collect();
+                let rest: Vec<AcceptedPacket> = samples.split_off(number).iter().collect();
+                let later = |p: &&AcceptedPacket| p.seq >= number;
+                let moved = all.iter().filter(later).map(|p| AcceptedPacket { seq: p.seq - number, ..*p });
                 assert_eq!(rest, moved.collect::<Vec<_>>());
                 assert_eq!(
                     samples.iter().collect::<Vec<_>>(),

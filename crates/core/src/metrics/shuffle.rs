@@ -6,7 +6,7 @@ use std::ops::Range;
 /// in another stretch than the one it arrived in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shuffle {
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) stretches: Vec<MovedStretch>,
     /// By place in send order, which arrival it was: of all stretches, one after the other.
     order: Vec<u32>,
     /// By arrival, its place in send order: the same.
@@ -16,7 +16,7 @@ pub(super) struct Shuffle {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct MovedStretch {
     /// First arrival, and the one after the last.
     pub(super) from: u32,
     pub(super) to: u32,
@@ -43,12 +43,12 @@ impl Shuffle {
             for (place, k) in (start..).zip(&shuffle.order[at..]) {
                 shuffle.ranks[at + *k as usize - start] = place as u32;
             }
-            shuffle.stretches.push(Stretch { from: start as u32, to: end as u32, at: at as u32 });
+            shuffle.stretches.push(MovedStretch { from: start as u32, to: end as u32, at: at as u32 });
         }
         let mut next = 0;
         shuffle.first = (0..seq.len().div_ceil(STEP))
             .map(|k| {
-                let ended = |s: &&Stretch| s.to as usize <= k * STEP;
+                let ended = |s: &&MovedStretch| s.to as usize <= k * STEP;
                 next += shuffle.stretches[next..].iter().take_while(ended).count();
                 next as u32
             })
@@ -58,7 +58,7 @@ impl Shuffle {
 
     /// The stretches that end after the k-th arrival.
     #[inline]
-    pub(super) fn from(&self, k: usize) -> &[Stretch] {
+    pub(super) fn from(&self, k: usize) -> &[MovedStretch] {
         let near = self.first.get(k / STEP).map_or(self.stretches.len(), |first| *first as usize);
         let ended = self.stretches[near..].iter().take_while(|s| s.to as usize <= k).count();
         &self.stretches[near + ended..]
@@ -66,7 +66,7 @@ impl Shuffle {
 
     /// Which arrivals a stretch is, by place in send order.
     #[inline]
-    pub(super) fn order_of(&self, stretch: &Stretch) -> &[u32] {
+    pub(super) fn order_of(&self, stretch: &MovedStretch) -> &[u32] {
         &self.order[stretch.at as usize..][..(stretch.to - stretch.from) as usize]
     }
 

@@ -26,18 +26,18 @@ pub struct SkewHull {
     pub is_skew: bool,
 }
 
-use super::classify::Packet;
-use super::hull::{Hull, Point, Points};
-use super::moments::{Line, Moments};
+use super::classify::AcceptedPacket;
+use super::hull::{Hull, HullPoint, PointSequence};
+use super::moments::{FittedLine, Moments};
 use super::regression::{Trend, TrendVerdict};
 use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::distribution::{Distribution, Wanted};
+use crate::distribution::{Distribution, DistributionRequest};
 use std::ops::Range;
 
 /// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
-pub(super) const FASTEST_SKEW: f64 = 1e-3;
+pub(super) const MAX_SKEW: f64 = 1e-3;
 
 /// The packets of a series whose send times ascend, by the time since the first was sent.
 struct SinceFirst<'a> {
@@ -47,17 +47,17 @@ struct SinceFirst<'a> {
 
 impl SinceFirst<'_> {
     #[inline]
-    fn point(&self, packet: Packet) -> Point {
+    fn point(&self, packet: AcceptedPacket) -> HullPoint {
         (packet.sent.saturating_sub(self.first), packet.delay)
     }
 }
 
-impl Points for SinceFirst<'_> {
+impl PointSequence for SinceFirst<'_> {
     fn count(&self) -> usize {
         self.series.len()
     }
 
-    fn at(&self, k: usize) -> Point {
+    fn at(&self, k: usize) -> HullPoint {
         self.point(self.series.get(k))
     }
 
@@ -73,39 +73,39 @@ impl Points for SinceFirst<'_> {
     }
 
     #[inline]
-    fn fold<B>(&self, range: Range<usize>, start: B, mut next: impl FnMut(B, Point) -> B) -> B {
+    fn fold<B>(&self, range: Range<usize>, start: B, mut next: impl FnMut(B, HullPoint) -> B) -> B {
         self.series.range(range).fold(start, |sum, packet| next(sum, self.point(packet)))
     }
 }
 
 /// The hull of a stream, and how reliable it is.
 #[derive(Clone, Debug)]
-struct Fit {
+struct HullFit {
     hull: Hull,
     n: u64,
     sum_t: i128,
 }
 
-impl Fit {
-    fn of(points: &(impl Points + ?Sized), range: Range<usize>) -> Fit {
-        let mut fit = Fit { hull: Hull::default(), n: range.len() as u64, sum_t: 0 };
+impl HullFit {
+    fn of(points: &(impl PointSequence + ?Sized), range: Range<usize>) -> HullFit {
+        let mut fit = HullFit { hull: Hull::default(), n: range.len() as u64, sum_t: 0 };
         fit.hull.add(points, range.clone());
         fit.sum_t = points.fold(range, 0, |sum, (t, _)| sum + i128::from(t));
         fit
     }
 
-    fn edge(&self) -> Option<[Point; 2]> {
+    fn edge(&self) -> Option<[HullPoint; 2]> {
         self.hull.edge(self.sum_t, self.n)
     }
 }
 
-fn slope([(t1, d1), (t2, d2)]: [Point; 2]) -> f64 {
+fn slope([(t1, d1), (t2, d2)]: [HullPoint; 2]) -> f64 {
     (i128::from(d2) - i128::from(d1)) as f64 / (i128::from(t2) - i128::from(t1)) as f64
 }
 
 impl SkewHull {
     /// The line along `edge`, without what is known of the points above it.
-    fn along(edge: [Point; 2]) -> SkewHull {
+    fn along(edge: [HullPoint; 2]) -> SkewHull {
         let (alpha, [(t1, d1), (t2, d2)]) = (slope(edge), edge);
         SkewHull {
             alpha,
@@ -129,14 +129,14 @@ impl SkewHull {
         if series.sent_in_order() {
             return SkewHull::fit(&since);
         }
-        let mut points: Vec<Point> = series.iter().map(|p| since.point(p)).collect();
+        let mut points: Vec<HullPoint> = series.iter().map(|p| since.point(p)).collect();
         points.sort_unstable();
         SkewHull::fit(&points[..])
     }
 
-    fn fit(points: &(impl Points + ?Sized)) -> Option<SkewHull> {
+    fn fit(points: &(impl PointSequence + ?Sized)) -> Option<SkewHull> {
         let n = points.count();
-        let (early, late) = (Fit::of(points, 0..n / 2), Fit::of(points, n / 2..n));
+        let (early, late) = (HullFit::of(points, 0..n / 2), HullFit::of(points, n / 2..n));
         let slopes = early.edge().zip(late.edge()).map(|(a, b)| [slope(a), slope(b)]);
         let mut whole = early;
         whole.hull.merge(&late.hull);
@@ -163,7 +163,7 @@ impl SkewHull {
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
-        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= FASTEST_SKEW, ..self }
+        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= MAX_SKEW, ..self }
     }
 
     /// PDV with the skew taken out, where over the run it amounts to more than a tenth of the 99th
@@ -172,7 +172,7 @@ impl SkewHull {
         &self,
         series: &Series<'_>,
         pdv: &Distribution,
-        wanted: Wanted<'_>,
+        wanted: DistributionRequest<'_>,
     ) -> Option<Distribution> {
         let (first, last) = (series.earliest()?, series.latest()?);
         let drift = (self.alpha * last.wrapping_sub(first) as f64).abs();
@@ -204,7 +204,7 @@ impl SkewHull {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StreamingHull {
     first: Option<i64>,
-    block: Vec<Point>,
+    block: Vec<HullPoint>,
     lower: Hull,
     /// Of the delays upside down: its vertices hold the largest height above any line.
     upper: Hull,
@@ -233,14 +233,14 @@ impl StreamingHull {
         self.n += n;
         self.sum_t += whole.sum_t - lead.sum_t + i128::from(moved) * i128::from(n);
         for (mine, theirs) in [(&mut self.lower, whole.lower), (&mut self.upper, whole.upper)] {
-            let later: Vec<Point> =
+            let later: Vec<HullPoint> =
                 theirs.vertices().iter().map(|(t, d)| (t.saturating_add(moved), *d)).collect();
             mine.add(&later[..], 0..later.len());
         }
     }
 
     /// The next accepted packet.
-    pub fn push(&mut self, packet: &Packet) {
+    pub fn push(&mut self, packet: &AcceptedPacket) {
         let first = *self.first.get_or_insert(packet.sent);
         self.block.push((packet.sent.saturating_sub(first), packet.delay));
         if self.block.len() >= Self::BLOCK {
@@ -252,7 +252,7 @@ impl StreamingHull {
     pub(crate) fn push_all(&mut self, sent: &[i64], delays: &[i64]) {
         let mut points = sent.iter().zip(delays).map(|(sent, delay)| (*sent, *delay));
         while let Some((sent, delay)) = points.next() {
-            self.push(&Packet { seq: 0, sent, delay });
+            self.push(&AcceptedPacket { seq: 0, sent, delay });
             // The next block is filled in one go.
             let first = self.first.unwrap_or(sent);
             let room = (Self::BLOCK - 1).saturating_sub(self.block.len());
@@ -268,7 +268,7 @@ impl StreamingHull {
     }
 
     /// The figures; `line` gives the means the residuals are taken about.
-    pub fn figures(mut self, line: Option<Line>) -> Option<SkewHull> {
+    pub fn figures(mut self, line: Option<FittedLine>) -> Option<SkewHull> {
         self.settle();
         let hull = SkewHull::along(self.lower.edge(self.sum_t, self.n)?);
         let (line, [t1, d1]) = (line?, hull.edge[0]);
@@ -279,7 +279,7 @@ impl StreamingHull {
         Some(SkewHull {
             residual_max_ns: highest.fold(0.0, f64::max),
             residual_mean_ns: mean_d - hull.alpha * mean_t,
-            is_skew: hull.spans_a_quarter(end) && hull.alpha.abs() <= FASTEST_SKEW,
+            is_skew: hull.spans_a_quarter(end) && hull.alpha.abs() <= MAX_SKEW,
             ..hull
         })
     }
@@ -300,22 +300,22 @@ mod tests {
     use super::super::series::Samples;
     use super::*;
 
-    fn with<T>(points: &[Point], check: impl FnOnce(&Series<'_>) -> T) -> T {
+    fn with<T>(points: &[HullPoint], check: impl FnOnce(&Series<'_>) -> T) -> T {
         let mut samples = Samples::default();
         for (seq, &(sent, delay)) in (0..).zip(points) {
-            samples.push(Packet { seq, sent, delay });
+            samples.push(AcceptedPacket { seq, sent, delay });
         }
         check(&Series::new(&samples))
     }
 
-    fn of(points: &[Point]) -> Option<SkewHull> {
+    fn of(points: &[HullPoint]) -> Option<SkewHull> {
         with(points, SkewHull::new)
     }
 
-    fn streaming(points: impl IntoIterator<Item = Point>) -> Option<SkewHull> {
+    fn streaming(points: impl IntoIterator<Item = HullPoint>) -> Option<SkewHull> {
         let (mut hull, mut sums) = (StreamingHull::default(), CoMoments::default());
         for (sent, delay) in points {
-            let packet = Packet { seq: 0, sent, delay };
+            let packet = AcceptedPacket { seq: 0, sent, delay };
             hull.push(&packet);
             sums.push(&packet);
         }
@@ -326,7 +326,7 @@ mod tests {
     fn the_worked_example() {
         // metrics §16, V19; least squares would say 0.137.
         let delays = [1000, 1004, 1001, 1010, 1003, 1003, 1020, 1004, 1005, 1030, 1006];
-        let points: Vec<Point> = (0..).map(|k| 10 * k).zip(delays).collect();
+        let points: Vec<HullPoint> = (0..).map(|k| 10 * k).zip(delays).collect();
         let s = of(&points).unwrap();
         assert!((s.alpha - 0.06).abs() < 1e-15 && (s.beta_ns - 999.8).abs() < 1e-9);
         assert_eq!(s.edge, [[20, 1001], [70, 1004]]);
@@ -336,7 +336,7 @@ mod tests {
         // The first half runs along (20, 1001) – (40, 1003), the second along (70, 1004) – (100, 1006).
         assert_eq!((s.alpha_ppm.round(), s.alpha_halves), (60_000.0, Some([0.1, 2.0 / 30.0])));
         assert!(!s.is_skew);
-        let backwards: Vec<Point> = points.iter().rev().copied().collect();
+        let backwards: Vec<HullPoint> = points.iter().rev().copied().collect();
         assert_eq!(of(&backwards).map(|s| s.edge), Some(s.edge));
     }
 
@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// 101 packets, one every 2^20 ns, all but those at `lowest` delayed by a millisecond more than any of them.
-    fn lowest(lowest: [Point; 4]) -> Vec<Point> {
+    fn lowest(lowest: [HullPoint; 4]) -> Vec<HullPoint> {
         let delay = |k| lowest.iter().find(|p| p.0 == k).map_or(1_000_000, |p| p.1);
         (0..=100).map(|k| (7_000_000_000 + (k << 20), 50_000 + delay(k))).collect()
     }
@@ -368,7 +368,7 @@ mod tests {
             ([(0, 12_000), (30, 7500), (60, 4500), (100, 2500)], true), // falling
         ] {
             let points = lowest(corners);
-            let backwards: Vec<Point> = points.iter().rev().copied().collect();
+            let backwards: Vec<HullPoint> = points.iter().rev().copied().collect();
             let (s, streamed) = (of(&points).unwrap(), streaming(points).unwrap());
             assert_eq!(of(&backwards).as_ref(), Some(&s));
             let edge = [1, 2].map(|k: usize| [corners[k].0 << 20, 50_000 + corners[k].1]);
@@ -398,8 +398,8 @@ mod tests {
     }
 
     /// PDV of `points` with the skew taken out.
-    fn deskewed(points: &[Point], is_skew: bool) -> Option<Distribution> {
-        let wanted = Wanted {
+    fn deskewed(points: &[HullPoint], is_skew: bool) -> Option<Distribution> {
+        let wanted = DistributionRequest {
             percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
             method: crate::distribution::percentile::Method::Edf,
             bins: crate::distribution::histogram::Bins::default(),
@@ -415,7 +415,8 @@ mod tests {
     fn the_skew_is_taken_out() {
         // 100 ppm over 100 ms and a noise of 0 to 49 ns, 0 at both ends.
         let noise = |k: i64| k * 37 % 50;
-        let points: Vec<Point> = (0..=100).map(|k| (3 + k * 1_000_000, 5000 + 100 * k + noise(k))).collect();
+        let points: Vec<HullPoint> =
+            (0..=100).map(|k| (3 + k * 1_000_000, 5000 + 100 * k + noise(k))).collect();
         let d = deskewed(&points, true).unwrap();
         assert_eq!((d.min, d.max, d.n), (Some(0), Some(49), 101));
         let mean = (0..=100).map(noise).sum::<i64>() as f64 / 101.0;
@@ -434,7 +435,7 @@ mod tests {
         // A skew of 2 ppm under a queue, over three blocks; neighbours swapped, and the lowest delay of a pair sent at
         // one time on the far side of a block's end.
         let queue = |k: i64| 3 * (k * 7_919 % 1000) * (k * 104_729 % 1000 / 10);
-        let mut points: Vec<Point> =
+        let mut points: Vec<HullPoint> =
             (0..14_000).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
         points[4095] = (points[4096].0, points[4096].1 + 90_000_000);
         points[4096].1 -= queue(4096) + 2000;
@@ -465,19 +466,19 @@ mod tests {
         assert_eq!(allan_deviation(&x, 1.0, 0), None);
     }
 
-    fn hull_of(points: &[Point]) -> StreamingHull {
+    fn hull_of(points: &[HullPoint]) -> StreamingHull {
         let mut hull = StreamingHull::default();
-        points.iter().for_each(|&(sent, delay)| hull.push(&Packet { seq: 0, sent, delay }));
+        points.iter().for_each(|&(sent, delay)| hull.push(&AcceptedPacket { seq: 0, sent, delay }));
         hull
     }
 
     #[test]
     fn later_packets_are_added_to_those_before() {
         let queue = |k: i64| k * 7_919 % 1000 * (k * 104_729 % 10);
-        let points: Vec<Point> =
+        let points: Vec<HullPoint> =
             (0..3000).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
         let mut sums = CoMoments::default();
-        points.iter().for_each(|&(sent, delay)| sums.push(&Packet { seq: 0, sent, delay }));
+        points.iter().for_each(|&(sent, delay)| sums.push(&AcceptedPacket { seq: 0, sent, delay }));
         let whole = streaming(points.iter().copied()).unwrap();
         // The first so many, of which those from `begin` on come again.
         for (begin, end) in [(0, 0), (0, 100), (1000, 1200), (1500, 1500), (2000, 2900)] {

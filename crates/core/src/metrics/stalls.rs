@@ -1,7 +1,7 @@
 //! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
 
 use super::moments::Moments;
-use super::schedule_error::{Errors, ScheduleError};
+use super::schedule_error::{ScheduleError, SendErrors};
 use super::series::{Samples, Series};
 use crate::distribution::Distribution;
 use crate::distribution::percentile::{Method, Percent, rank};
@@ -68,7 +68,7 @@ pub fn stalls(
     series: &Series<'_>,
     samples: &Samples,
     sample: &Sample,
-    errors: Option<&Errors>,
+    errors: Option<&SendErrors>,
     waited: &[u32],
     spec: &TestSpec,
 ) -> Stalls {
@@ -190,7 +190,7 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
 /// variation: its 99th percentile above a tenth of that of PDV.
 pub fn intended(
     series: &Series<'_>,
-    errors: &Errors,
+    errors: &SendErrors,
     figures: &ScheduleError,
     pdv: &Distribution,
 ) -> Option<IntendedLatency> {
@@ -213,7 +213,7 @@ pub fn intended(
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::*;
 
     const MS: i64 = 1_000_000;
@@ -221,13 +221,13 @@ mod tests {
     fn of(rows: &[(i64, i64)], waited: &[u32]) -> (Stalls, Option<IntendedLatency>) {
         let mut samples = Samples::default();
         for (seq, &(sent, delay)) in (0..).zip(rows) {
-            samples.push(Packet { seq, sent, delay });
+            samples.push(AcceptedPacket { seq, sent, delay });
         }
         let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let spec = TestSpec::default();
-        let errors = Errors::new(&series, &spec).unwrap();
-        let wanted = crate::distribution::Wanted {
+        let errors = SendErrors::new(&series, &spec).unwrap();
+        let wanted = crate::distribution::DistributionRequest {
             percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
             method: Method::Edf,
             bins: crate::distribution::histogram::Bins::default(),
@@ -289,8 +289,8 @@ mod tests {
         // Of a period of 20 ms: arrivals up to 1 ms apart, delays that fall by 18 to 22 ms.
         let released = |gap: i64, fall: i64| {
             let mut samples = Samples::default();
-            samples.push(Packet { seq: 3, sent: 0, delay: 100 * MS });
-            samples.push(Packet { seq: 4, sent: gap + fall, delay: 100 * MS - fall });
+            samples.push(AcceptedPacket { seq: 3, sent: 0, delay: 100 * MS });
+            samples.push(AcceptedPacket { seq: 4, sent: gap + fall, delay: 100 * MS - fall });
             let mut flagged = Vec::new();
             (released_together(&samples, 20 * MS, &mut flagged), flagged)
         };
@@ -310,10 +310,10 @@ mod tests {
             let mut samples = Samples::default();
             for seq in 0..1200 {
                 let delay = i64::from(seq) * 7_919 % 1201 / alike * alike * 1000;
-                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq), delay });
             }
             let (series, sample) = (Series::new(&samples), Sample::new(samples.delay.iter().copied()));
-            let is_flagged = |p: &Packet| p.seq.is_multiple_of(every) && p.delay >= above;
+            let is_flagged = |p: &AcceptedPacket| p.seq.is_multiple_of(every) && p.delay >= above;
             let flagged: Vec<u32> = series.iter().filter(is_flagged).map(|p| p.seq).collect();
             let mut kept: Vec<i64> = series.iter().filter(|p| !is_flagged(p)).map(|p| p.delay).collect();
             kept.sort_unstable();

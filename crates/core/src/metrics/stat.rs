@@ -1,5 +1,7 @@
 //! Distributions and intervals of mathematical statistics that several figures need.
 
+use std::sync::OnceLock;
+
 /// The two-sided 95 % point of the standard normal distribution.
 pub const Z95: f64 = 1.959_963_984_540_054;
 
@@ -47,8 +49,16 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p == 0.5 {
         return 0.0;
     }
+    // Those that every summary has are computed once.
+    if p == 0.975
+        && let Some(known) = usize::try_from(df).ok().and_then(|df| T95.get(df))
+    {
+        return *known.get_or_init(|| t_quantile_of_few(p, df));
+    }
     if df > 200 {
-        let (z, v) = (normal_quantile(p), df as f64);
+        let known = Z.iter().find(|(of, _)| *of == p);
+        let z = known.map_or_else(|| normal_quantile(p), |(_, z)| *z.get_or_init(|| normal_quantile(p)));
+        let v = df as f64;
         let (z2, z3) = (z * z, z * z * z);
         let g1 = (z3 + z) / 4.0;
         let g2 = z * (5.0 * z2 * z2 + 16.0 * z2 + 3.0) / 96.0;
@@ -57,6 +67,16 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
         let g4 = z * (79.0 * z4 * z4 + 776.0 * z4 * z2 + 1482.0 * z4 - 1920.0 * z2 - 945.0) / 92_160.0;
         return z + (g1 + (g2 + (g3 + g4 / v) / v) / v) / v;
     }
+    t_quantile_of_few(p, df)
+}
+
+/// By degrees of freedom.
+static T95: [OnceLock<f64>; 32] = [const { OnceLock::new() }; 32];
+static Z: [(f64, OnceLock<f64>); 3] =
+    [(0.95, OnceLock::new()), (0.975, OnceLock::new()), (0.995, OnceLock::new())];
+
+/// The quantile of up to 200 degrees of freedom, p > 0.5.
+fn t_quantile_of_few(p: f64, df: u64) -> f64 {
     let inside = 2.0 * p - 1.0;
     let mut high = 1.0;
     while t_inside(high, df) < inside && high < 1e300 {

@@ -1,26 +1,26 @@
 //! What the slope of delay comes from: two clocks, or a queue (metrics §14).
 
 use super::clock::ClockEstimate;
-use super::moments::Line;
-use super::periods::Periods;
+use super::moments::FittedLine;
+use super::periods::MeanPeriods;
 use super::regression::{Regression, Trend, TrendVerdict};
 use super::series::Series;
-use super::skew::{FASTEST_SKEW, SkewHull};
+use super::skew::{MAX_SKEW, SkewHull};
 use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
 const BLOCKS: usize = 20;
 /// A drift over the run that hosts make by themselves, in ns.
-const HOST_DRIFT: f64 = 10_000.0;
+const HOST_DRIFT_NS: f64 = 10_000.0;
 
 /// What is known in addition to the slope.
 #[derive(Clone, Copy)]
-pub struct Evidence<'a> {
+pub struct TrendEvidence<'a> {
     /// The line below all points.
     pub hull: Option<&'a SkewHull>,
     /// The transmit and receive periods.
-    pub periods: &'a Periods,
+    pub periods: &'a MeanPeriods,
     /// The clock estimate from the probes.
     pub clock: &'a ClockEstimate,
     /// The direction.
@@ -35,12 +35,12 @@ impl Trend {
     /// The verdict on `series`, whose regression on send time is `line`; `None` where there is no slope.
     pub fn new(
         series: &Series<'_>,
-        line: Option<Line>,
+        line: Option<FittedLine>,
         arrival: Option<Regression>,
-        evidence: Evidence<'_>,
+        evidence: TrendEvidence<'_>,
     ) -> Option<Trend> {
         let line = line?;
-        let Evidence { hull, periods, clock, direction, .. } = evidence;
+        let TrendEvidence { hull, periods, clock, direction, .. } = evidence;
         let scan = Scan::of(series, &line, hull);
         let change = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
         let mut trend = Trend {
@@ -67,7 +67,7 @@ impl Trend {
     /// The rules of metrics §14, in their order. What the probes say counts where it stands out of their own
     /// spread, and a round trip speaks for a queue only if it changed by about as much as the delay did:
     /// on a short path a host's wake-ups change it by far more.
-    fn decide(&self, duration: f64, evidence: Evidence<'_>) -> (TrendVerdict, String) {
+    fn decide(&self, duration: f64, evidence: TrendEvidence<'_>) -> (TrendVerdict, String) {
         let m = self.m_send;
         let ppm = m * 1e6;
         let drift = m * duration;
@@ -82,7 +82,7 @@ impl Trend {
             }
             Some(_) => {}
         }
-        if drift.abs() < HOST_DRIFT {
+        if drift.abs() < HOST_DRIFT_NS {
             return (TrendVerdict::None, format!("the slope comes to {} over the run", eng4_f64(drift)));
         }
         if evidence.jumps {
@@ -92,10 +92,10 @@ impl Trend {
         if m < 0.0 && evidence.clock_set_back {
             return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
-        if m < -FASTEST_SKEW {
+        if m < -MAX_SKEW {
             return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
         }
-        if m > FASTEST_SKEW {
+        if m > MAX_SKEW {
             let matches = self.period_excess.zip(self.expected_excess);
             return match matches {
                 Some((seen, expected)) if seen < 0.3 * expected => (
@@ -146,7 +146,7 @@ struct Scan {
 }
 
 impl Scan {
-    fn of(series: &Series<'_>, line: &Line, hull: Option<&SkewHull>) -> Scan {
+    fn of(series: &Series<'_>, line: &FittedLine, hull: Option<&SkewHull>) -> Scan {
         let n = series.len();
         let (first, last) = (series.get(0).sent, series.get(n - 1).sent);
         let earliest = series.earliest().unwrap_or(first);
@@ -184,9 +184,9 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::super::OnePass;
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::moments::CoMoments;
-    use super::super::periods::Extent;
+    use super::super::periods::PacketExtent;
     use super::super::segments::segments;
     use super::super::series::Samples;
     use super::*;
@@ -200,18 +200,18 @@ mod tests {
 
     fn with_probes(delay: impl Fn(i64) -> i64, clock: &ClockEstimate) -> TrendVerdict {
         let mut samples = Samples::default();
-        let (mut sums, mut extent) = (CoMoments::default(), Extent::default());
+        let (mut sums, mut extent) = (CoMoments::default(), PacketExtent::default());
         for seq in 0..1000 {
-            let packet = Packet { seq, sent: i64::from(seq) * 20_000_000, delay: delay(seq.into()) };
+            let packet = AcceptedPacket { seq, sent: i64::from(seq) * 20_000_000, delay: delay(seq.into()) };
             samples.push(packet);
             sums.push(&packet);
             extent.push(&packet);
         }
         let series = Series::new(&samples);
         let hull = SkewHull::new(&series);
-        let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
+        let periods = MeanPeriods::new(&crate::session::Session::new(TestSpec::default()), &extent);
         let arrival = sums.on_arrival().map(Regression::from);
-        let evidence = Evidence {
+        let evidence = TrendEvidence {
             hull: hull.as_ref(),
             periods: &periods,
             clock,
@@ -273,8 +273,8 @@ mod tests {
             m_send_ci95: Some([m - 1e-6, m + 1e-6]),
             ..Trend::default()
         };
-        let (periods, resolving) = (Periods::default(), ClockEstimate::default());
-        let nothing = Evidence {
+        let (periods, resolving) = (MeanPeriods::default(), ClockEstimate::default());
+        let nothing = TrendEvidence {
             hull: Option::None,
             periods: &periods,
             clock: &resolving,
@@ -328,16 +328,16 @@ mod tests {
             assert_eq!(trend.decide(duration, nothing).0, expected, "{trend:?} {duration}");
         }
         // What the offset would explain, but a jump, a clock set back or probes that scatter by as much speak against.
-        let jumps = Evidence { jumps: true, ..nothing };
+        let jumps = TrendEvidence { jumps: true, ..nothing };
         assert_eq!(offset(DRIFT).decide(DURATION, jumps).0, Undecided);
-        let set_back = Evidence { clock_set_back: true, ..nothing };
+        let set_back = TrendEvidence { clock_set_back: true, ..nothing };
         let falling = Trend { offset_change_ns: Some(-DRIFT), ..slope(-M) };
         let verdicts =
             [offset(DRIFT), falling].map(|t| (t.decide(DURATION, nothing).0, t.decide(DURATION, set_back).0));
         assert_eq!(verdicts, [(Skew, Skew), (Skew, Undecided)]);
         for (spread, by_offset, by_rtt) in [(DRIFT - 1.0, Skew, Overload), (DRIFT, Undecided, Undecided)] {
             let scattering = ClockEstimate { rtt_spread_ns: Some(spread), ..ClockEstimate::default() };
-            let probes = Evidence { clock: &scattering, ..nothing };
+            let probes = TrendEvidence { clock: &scattering, ..nothing };
             assert_eq!(offset(DRIFT).decide(DURATION, probes).0, by_offset);
             assert_eq!(rtt(DRIFT).decide(DURATION, probes).0, by_rtt);
         }
@@ -349,9 +349,10 @@ mod tests {
         let scan = |n: u32| {
             let mut samples = Samples::default();
             for (seq, i) in (0..n).zip(0..) {
-                samples.push(Packet { seq, sent: 1000 + 2 * i, delay: 508 + 3 * (2 * i - 39) });
+                samples.push(AcceptedPacket { seq, sent: 1000 + 2 * i, delay: 508 + 3 * (2 * i - 39) });
             }
-            let line = Line { m: 3.0, r: Some(1.0), mean_x: 39.0, origin_y: 500, mean_y: 7.0, sxx: 21_320.0 };
+            let line =
+                FittedLine { m: 3.0, r: Some(1.0), mean_x: 39.0, origin_y: 500, mean_y: 7.0, sxx: 21_320.0 };
             let hull = SkewHull { alpha: 2.0, edge: [[4, 394], [6, 398]], ..SkewHull::default() };
             Scan::of(&Series::new(&samples), &line, Some(&hull))
         };

@@ -2,7 +2,7 @@
 
 use super::{COUNTED, Pool, Pooled, halves, has, is_worst_of_tests, scalar_of, whole};
 use crate::distribution::LogHistogram;
-use crate::distribution::log_histogram::bytes::{Filled, put, put_signed, take_signed, take_u64};
+use crate::distribution::log_histogram::bytes::{SparseHistogram, put, put_signed, take_signed, take_u64};
 use crate::scalars::Scalar;
 use std::collections::BTreeMap;
 
@@ -51,26 +51,27 @@ pub struct PoolScalar {
 }
 
 /// A distribution as its bytes have it.
-struct Stored {
-    values: Filled,
+struct StoredDistribution {
+    values: SparseHistogram,
     sums: [(i64, u64); 2],
 }
 
-impl Stored {
-    fn read(bytes: &mut &[u8]) -> Option<Stored> {
+impl StoredDistribution {
+    fn read(bytes: &mut &[u8]) -> Option<StoredDistribution> {
         let sums = [halves(take_signed(bytes)?), halves(take_signed(bytes)?)];
-        Some(Stored { values: Filled::read(bytes)?, sums }).filter(|stored| stored.values.is_possible())
+        Some(StoredDistribution { values: SparseHistogram::read(bytes)?, sums })
+            .filter(|stored| stored.values.is_possible())
     }
 
     /// Leaves one out.
     fn skip(bytes: &mut &[u8]) -> Option<()> {
         take_signed(bytes)?;
         take_signed(bytes)?;
-        Filled::skip(bytes)
+        SparseHistogram::skip(bytes)
     }
 
     fn scalar(&self, what: &str) -> Option<f64> {
-        let Stored { values, sums } = self;
+        let StoredDistribution { values, sums } = self;
         scalar_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
     }
 }
@@ -98,18 +99,18 @@ impl PoolScalar {
         }
         let (family, what) = scalar.key.split_once('-')?;
         if family == "latency" {
-            return found(Stored::read(&mut rest)?.scalar(what));
+            return found(StoredDistribution::read(&mut rest)?.scalar(what));
         }
-        Stored::skip(&mut rest)?;
+        StoredDistribution::skip(&mut rest)?;
         match (family, *rest.split_off_first()?) {
-            ("pdv", OWN) => found(Stored::read(&mut rest)?.scalar(what)),
+            ("pdv", OWN) => found(StoredDistribution::read(&mut rest)?.scalar(what)),
             // Few values: they are quickly made.
             ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolScalar::of(&pool, scalar)),
             (_, OWN) => {
-                Stored::skip(&mut rest)?;
-                found(Stored::read(&mut rest)?.scalar(what))
+                StoredDistribution::skip(&mut rest)?;
+                found(StoredDistribution::read(&mut rest)?.scalar(what))
             }
-            (_, OF_DELAYS) => found(Stored::read(&mut rest)?.scalar(what)),
+            (_, OF_DELAYS) => found(StoredDistribution::read(&mut rest)?.scalar(what)),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
-//! [`Condition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
+//! [`ScalarCondition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
 
-use super::{Number, Selector, Unit, UnknownScalar};
+use super::{ExactNumber, ScalarUnit, Selector, UnknownScalar};
 use crate::quantity::{self, QuantityError};
 use crate::summary::Summary;
 use core::fmt;
@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 /// A figure that must not be above, or below, a threshold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
+pub struct ScalarCondition {
     selector: Selector,
     above: bool,
     threshold: f64,
@@ -30,7 +30,7 @@ pub enum ConditionError {
     Threshold(#[from] QuantityError),
 }
 
-impl Condition {
+impl ScalarCondition {
     /// A description of the violation in `summary`; `None` if there is none. An undefined figure violates nothing.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
         self.violated_by(self.selector.of(summary)?)
@@ -42,7 +42,7 @@ impl Condition {
     }
 
     /// A description of the violation where the figure has this value, in its unit; `None` if it is none.
-    pub fn violated_by(&self, value: Number) -> Option<String> {
+    pub fn violated_by(&self, value: ExactNumber) -> Option<String> {
         let x = value.as_f64();
         let crossed = if self.above { x > self.threshold } else { x < self.threshold };
         crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.scalar.show(value)))
@@ -61,35 +61,35 @@ impl Selector {
             value.ok_or_else(|| QuantityError::new(format!("'{text}' is not a number")))
         };
         match self.scalar.unit {
-            Unit::Share => match text.strip_suffix('%') {
+            ScalarUnit::Share => match text.strip_suffix('%') {
                 Some(percent) => Ok(number(percent)? / 100.0),
                 None => Err(QuantityError::new(format!("'{text}' is not a percentage: write 1%"))),
             },
-            Unit::Time => quantity::signed_time(text).map(|span| span.0 as f64),
-            Unit::Bytes => quantity::bytes(text).map(|n| n as f64),
-            Unit::PacketRate => number(text.strip_suffix("/s").unwrap_or(text)),
-            Unit::BitRate => match quantity::rate(text)? {
-                quantity::Rate::Bits(bits) => Ok(bits),
-                quantity::Rate::Packets(_) => number(text),
+            ScalarUnit::Time => quantity::signed_time(text).map(|span| span.0 as f64),
+            ScalarUnit::Bytes => quantity::bytes(text).map(|n| n as f64),
+            ScalarUnit::PacketRate => number(text.strip_suffix("/s").unwrap_or(text)),
+            ScalarUnit::BitRate => match quantity::rate(text)? {
+                quantity::SendingRate::Bits(bits) => Ok(bits),
+                quantity::SendingRate::Packets(_) => number(text),
             },
-            Unit::Ppm => number(text.strip_suffix("ppm").unwrap_or(text)),
-            Unit::Packets | Unit::Count | Unit::Plain { .. } => number(text),
+            ScalarUnit::Ppm => number(text.strip_suffix("ppm").unwrap_or(text)),
+            ScalarUnit::Packets | ScalarUnit::Count | ScalarUnit::Plain { .. } => number(text),
         }
     }
 }
 
-impl FromStr for Condition {
+impl FromStr for ScalarCondition {
     type Err = ConditionError;
 
-    fn from_str(text: &str) -> Result<Condition, ConditionError> {
+    fn from_str(text: &str) -> Result<ScalarCondition, ConditionError> {
         let at = text.find(['<', '>']).ok_or_else(|| ConditionError::NoComparison(text.to_owned()))?;
         let selector: Selector = text[..at].trim().parse()?;
         let threshold = selector.threshold(&text[at + 1..])?;
-        Ok(Condition { selector, above: text.as_bytes()[at] == b'>', threshold, text: text.to_owned() })
+        Ok(ScalarCondition { selector, above: text.as_bytes()[at] == b'>', threshold, text: text.to_owned() })
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for ScalarCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn conditions_are_read_exactly() {
         let read = |text: &str| {
-            let c: Condition = text.parse().unwrap();
+            let c: ScalarCondition = text.parse().unwrap();
             (c.selector.to_string(), c.above, c.threshold)
         };
         assert_eq!(read("jitter-p99.9>30ms"), ("pdv-p99.9".into(), true, 30e6));
@@ -126,14 +126,15 @@ mod tests {
             "mos>NaN",
             "rx-throughput<fast",
         ] {
-            assert!(bad.parse::<Condition>().is_err(), "{bad}");
+            assert!(bad.parse::<ScalarCondition>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_condition_holds_beyond_its_threshold_only() {
         let mut summary = Summary::default();
-        let violated = |summary: &Summary, text: &str| text.parse::<Condition>().unwrap().violated(summary);
+        let violated =
+            |summary: &Summary, text: &str| text.parse::<ScalarCondition>().unwrap().violated(summary);
         assert_eq!(violated(&summary, "loss>1%"), None, "undefined");
         summary.loss.ratio = Some(0.01);
         assert_eq!(violated(&summary, "loss>1%"), None);

@@ -24,11 +24,11 @@ mod selector;
 mod source;
 mod unit;
 
-pub use condition::{Condition, ConditionError};
-pub use scalar::{Applies, Better, Quantile, Scalar, Take};
+pub use condition::{ConditionError, ScalarCondition};
+pub use scalar::{Applies, Better, Quantile, Scalar, ScalarGetter};
 pub use selector::{Selector, UnknownScalar, closest, selectors};
 pub use source::ScalarSource;
-pub use unit::{Number, Unit};
+pub use unit::{ExactNumber, ScalarUnit};
 
 use crate::metrics::METRICS;
 

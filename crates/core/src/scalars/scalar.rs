@@ -1,7 +1,7 @@
 //! [`Scalar`]: one number of a summary: its name, its meaning, and how to read it. The list of all is
 //! [`SCALARS`](super::SCALARS).
 
-use super::{Number, ScalarSource, Unit};
+use super::{ExactNumber, ScalarSource, ScalarUnit};
 
 use crate::distribution::percentile::Percent;
 use crate::summary::Summary;
@@ -19,7 +19,7 @@ pub struct Scalar {
     /// The clause of the standard it follows; empty for definitions of this program.
     pub source: &'static str,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: ScalarUnit,
     /// Which direction is better.
     pub better: Better,
     /// The kinds of measurement that have it.
@@ -32,7 +32,7 @@ pub struct Scalar {
     pub openmetrics: Option<&'static str>,
     /// Set if it is a percentile of a distribution: OpenMetrics writes all percentiles of a distribution together.
     pub quantile: Option<Quantile>,
-    take: Take,
+    take: ScalarGetter,
 }
 
 /// One of the percentiles of a distribution.
@@ -89,7 +89,7 @@ impl Applies {
 
 /// How to read a scalar from a summary or from one way of a round-trip test. `None` if it is undefined there.
 #[derive(Clone, Copy, Debug)]
-pub enum Take {
+pub enum ScalarGetter {
     /// A count.
     Count(fn(&ScalarSource<'_>) -> Option<u64>),
     /// An integer, mostly of nanoseconds.
@@ -102,7 +102,7 @@ pub enum Take {
 
 impl Scalar {
     /// A scalar of every stream, neither good nor bad.
-    pub const fn new(key: &'static str, label: &'static str, unit: Unit, take: Take) -> Scalar {
+    pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
             label,
@@ -172,27 +172,27 @@ impl Scalar {
 
     /// Whether its metric has no field of its own in the summary: reports list it under further figures.
     pub const fn is_computed(&self) -> bool {
-        matches!(self.take, Take::Computed)
+        matches!(self.take, ScalarGetter::Computed)
     }
 
     /// Its value in the whole `summary`; `None` if it is undefined.
-    pub fn of(&self, summary: &Summary) -> Option<Number> {
+    pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
         self.from(&ScalarSource::Test(summary))
     }
 
     /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
-    pub fn from(&self, source: &ScalarSource<'_>) -> Option<Number> {
+    pub fn from(&self, source: &ScalarSource<'_>) -> Option<ExactNumber> {
         let value = match self.take {
-            Take::Count(take) => take(source).map(Number::from),
-            Take::Whole(take) => take(source).map(Number::from),
-            Take::Real(take) => take(source).map(Number::from),
-            Take::Computed => source.computed(self.key).map(Number::from),
+            ScalarGetter::Count(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Whole(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Real(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Computed => source.computed(self.key).map(ExactNumber::from),
         };
         value.filter(|x| x.as_f64().is_finite())
     }
 
     /// A value as text: `1.615 s`, `0.25 %`, `4.21`.
-    pub fn show(&self, value: Number) -> String {
+    pub fn show(&self, value: ExactNumber) -> String {
         self.unit.show(value)
     }
 

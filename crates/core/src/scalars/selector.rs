@@ -1,6 +1,6 @@
 //! [`Selector`]: a scalar as a user names it.
 
-use super::{Number, SCALARS, Scalar, ScalarSource};
+use super::{ExactNumber, SCALARS, Scalar, ScalarSource};
 use crate::spec::Direction;
 use crate::summary::Summary;
 use core::fmt;
@@ -36,7 +36,7 @@ pub fn selectors() -> impl Iterator<Item = Selector> {
 
 impl Selector {
     /// Its value in `summary`; `None` if it is undefined.
-    pub fn of(&self, summary: &Summary) -> Option<Number> {
+    pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
         self.scalar.from(&ScalarSource::of(summary, self.way)?)
     }
 

@@ -2,9 +2,10 @@
 
 use crate::spec::Direction;
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, Stamps, Summary, Y1541,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Summary,
+    Y1541,
 };
-use crate::twoway::{TwoWayFigures, Way};
+use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;
 
 /// A whole test, or one way of a round-trip test, with what both have.
@@ -13,7 +14,7 @@ pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
     Test(&'a Summary),
     /// One way of a round-trip test.
-    Way(&'a Way),
+    Way(&'a DirectionResult),
 }
 
 impl<'a> ScalarSource<'a> {
@@ -141,5 +142,5 @@ both! {
     /// The clocks.
     clock: ClockEstimate = clock;
     /// Sources of the time stamps.
-    stamps: Stamps = stamps;
+    stamps: StampCounts = stamps;
 }

@@ -1,4 +1,4 @@
-//! [`Unit`] and [`Number`]: the units of figures, and how values are written.
+//! [`ScalarUnit`] and [`ExactNumber`]: the units of figures, and how values are written.
 
 use crate::units::{bit_rate, eng4, eng4_f64};
 use core::fmt;
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ScalarUnit {
     /// Nanoseconds.
     Time,
     /// A ratio, shown in percent.
@@ -32,34 +32,34 @@ pub enum Unit {
 
 /// An exact value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
+pub enum ExactNumber {
     /// An integer.
     Whole(i64),
     /// Any other number.
     Real(f64),
 }
 
-impl Number {
+impl ExactNumber {
     /// As a double; rounded if it has more than 53 bits.
     pub fn as_f64(self) -> f64 {
         match self {
-            Number::Whole(x) => x as f64,
-            Number::Real(x) => x,
+            ExactNumber::Whole(x) => x as f64,
+            ExactNumber::Real(x) => x,
         }
     }
 }
 
-impl Serialize for Number {
+impl Serialize for ExactNumber {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self {
-            Number::Whole(x) => s.serialize_i64(*x),
-            Number::Real(x) => s.serialize_f64(*x),
+            ExactNumber::Whole(x) => s.serialize_i64(*x),
+            ExactNumber::Real(x) => s.serialize_f64(*x),
         }
     }
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Number {
+impl schemars::JsonSchema for ExactNumber {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Number".into()
     }
@@ -73,76 +73,80 @@ impl schemars::JsonSchema for Number {
     }
 }
 
-impl From<u64> for Number {
-    fn from(x: u64) -> Number {
-        i64::try_from(x).map_or(Number::Real(x as f64), Number::Whole)
+impl From<u64> for ExactNumber {
+    fn from(x: u64) -> ExactNumber {
+        i64::try_from(x).map_or(ExactNumber::Real(x as f64), ExactNumber::Whole)
     }
 }
 
-impl From<i64> for Number {
-    fn from(x: i64) -> Number {
-        Number::Whole(x)
+impl From<i64> for ExactNumber {
+    fn from(x: i64) -> ExactNumber {
+        ExactNumber::Whole(x)
     }
 }
 
-impl From<f64> for Number {
-    fn from(x: f64) -> Number {
-        Number::Real(x)
+impl From<f64> for ExactNumber {
+    fn from(x: f64) -> ExactNumber {
+        ExactNumber::Real(x)
     }
 }
 
 /// All its digits, for programs.
-impl fmt::Display for Number {
+impl fmt::Display for ExactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Number::Whole(x) => x.fmt(f),
-            Number::Real(x) => x.fmt(f),
+            ExactNumber::Whole(x) => x.fmt(f),
+            ExactNumber::Real(x) => x.fmt(f),
         }
     }
 }
 
-impl Unit {
+impl ScalarUnit {
     /// `value` as text for people.
-    pub fn show(self, value: Number) -> String {
+    pub fn show(self, value: ExactNumber) -> String {
         let x = value.as_f64();
         match (self, value) {
-            (Unit::Time, Number::Whole(ns)) => eng4(ns),
-            (Unit::Time, Number::Real(ns)) => eng4_f64(ns),
-            (Unit::Share, _) => percent(x),
-            (Unit::Packets | Unit::Count | Unit::Bytes, Number::Whole(n)) => n.to_string(),
-            (Unit::Packets | Unit::Count | Unit::Bytes, Number::Real(n)) => format!("{n:.2}"),
-            (Unit::Plain { decimals }, _) => format!("{x:.*}", usize::from(decimals)),
-            (Unit::PacketRate, _) => format!("{x:.2}/s"),
-            (Unit::BitRate, _) => bit_rate(x),
-            (Unit::Ppm, _) => format!("{x:.2} ppm"),
+            (ScalarUnit::Time, ExactNumber::Whole(ns)) => eng4(ns),
+            (ScalarUnit::Time, ExactNumber::Real(ns)) => eng4_f64(ns),
+            (ScalarUnit::Share, _) => percent(x),
+            (ScalarUnit::Packets | ScalarUnit::Count | ScalarUnit::Bytes, ExactNumber::Whole(n)) => {
+                n.to_string()
+            }
+            (ScalarUnit::Packets | ScalarUnit::Count | ScalarUnit::Bytes, ExactNumber::Real(n)) => {
+                format!("{n:.2}")
+            }
+            (ScalarUnit::Plain { decimals }, _) => format!("{x:.*}", usize::from(decimals)),
+            (ScalarUnit::PacketRate, _) => format!("{x:.2}/s"),
+            (ScalarUnit::BitRate, _) => bit_rate(x),
+            (ScalarUnit::Ppm, _) => format!("{x:.2} ppm"),
         }
     }
 
     /// The suffix of a column name.
     pub fn column_suffix(self) -> &'static str {
         match self {
-            Unit::Time => "ns",
-            Unit::Share => "ratio",
-            Unit::PacketRate => "pps",
-            Unit::BitRate => "bps",
-            Unit::Ppm => "ppm",
-            Unit::Bytes => "bytes",
-            Unit::Packets | Unit::Count | Unit::Plain { .. } => "",
+            ScalarUnit::Time => "ns",
+            ScalarUnit::Share => "ratio",
+            ScalarUnit::PacketRate => "pps",
+            ScalarUnit::BitRate => "bps",
+            ScalarUnit::Ppm => "ppm",
+            ScalarUnit::Bytes => "bytes",
+            ScalarUnit::Packets | ScalarUnit::Count | ScalarUnit::Plain { .. } => "",
         }
     }
 
     /// The suffix of a metric's name in base units.
     pub fn base_suffix(self) -> &'static str {
         match self {
-            Unit::Time => "seconds",
+            ScalarUnit::Time => "seconds",
             other => other.column_suffix(),
         }
     }
 
     /// `value` in base units: seconds, ratios.
-    pub fn in_base(self, value: Number) -> f64 {
+    pub fn in_base(self, value: ExactNumber) -> f64 {
         match self {
-            Unit::Time => value.as_f64() / 1e9,
+            ScalarUnit::Time => value.as_f64() / 1e9,
             _ => value.as_f64(),
         }
     }
@@ -165,22 +169,22 @@ mod tests {
     #[test]
     fn values_are_written_in_their_unit() {
         for (unit, value, text) in [
-            (Unit::Time, Number::Whole(1_614_710_000), "1.615 s"),
-            (Unit::Time, Number::Real(-80.5), "-80.50 ns"),
-            (Unit::Share, Number::Real(0.0125), "1.25%"),
-            (Unit::Share, Number::Real(0.0), "0.00%"),
-            (Unit::Share, Number::Real(0.000_012_3), "0.0012%"),
-            (Unit::Share, Number::Real(1e-300), "0.000000000%"),
-            (Unit::Packets, Number::Whole(5), "5"),
-            (Unit::Packets, Number::Real(1.5), "1.50"),
-            (Unit::Plain { decimals: 3 }, Number::Real(4.2), "4.200"),
-            (Unit::PacketRate, Number::Real(50.0), "50.00/s"),
-            (Unit::Ppm, Number::Real(-12.345), "-12.35 ppm"),
+            (ScalarUnit::Time, ExactNumber::Whole(1_614_710_000), "1.615 s"),
+            (ScalarUnit::Time, ExactNumber::Real(-80.5), "-80.50 ns"),
+            (ScalarUnit::Share, ExactNumber::Real(0.0125), "1.25%"),
+            (ScalarUnit::Share, ExactNumber::Real(0.0), "0.00%"),
+            (ScalarUnit::Share, ExactNumber::Real(0.000_012_3), "0.0012%"),
+            (ScalarUnit::Share, ExactNumber::Real(1e-300), "0.000000000%"),
+            (ScalarUnit::Packets, ExactNumber::Whole(5), "5"),
+            (ScalarUnit::Packets, ExactNumber::Real(1.5), "1.50"),
+            (ScalarUnit::Plain { decimals: 3 }, ExactNumber::Real(4.2), "4.200"),
+            (ScalarUnit::PacketRate, ExactNumber::Real(50.0), "50.00/s"),
+            (ScalarUnit::Ppm, ExactNumber::Real(-12.345), "-12.35 ppm"),
         ] {
             assert_eq!(unit.show(value), text);
         }
-        assert_eq!(Number::from(u64::MAX), Number::Real(u64::MAX as f64));
-        assert_eq!(Number::from(1_763_697_000_000_000_001i64).to_string(), "1763697000000000001");
-        assert_eq!(Unit::Time.in_base(Number::Whole(1_500_000_000)), 1.5);
+        assert_eq!(ExactNumber::from(u64::MAX), ExactNumber::Real(u64::MAX as f64));
+        assert_eq!(ExactNumber::from(1_763_697_000_000_000_001i64).to_string(), "1763697000000000001");
+        assert_eq!(ScalarUnit::Time.in_base(ExactNumber::Whole(1_500_000_000)), 1.5);
     }
 }

@@ -1,10 +1,10 @@
 //! From runs to points: means with confidence intervals over repetitions, and the relation of delay to packet size.
 
-use super::{Factor, Grid, Outcome};
+use super::{Factor, RunOutcome, SweepGrid};
 use crate::link;
 use crate::metrics::sizes::{SizeFit, size_fit};
 use crate::metrics::stat::{t_outside, t_quantile};
-use crate::scalars::{Selector, Unit, selectors};
+use crate::scalars::{ScalarUnit, Selector, selectors};
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A confidence level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Confidence {
+pub enum ConfidenceLevel {
     /// 90 %.
     #[serde(rename = "90")]
     Ninety,
@@ -25,35 +25,35 @@ pub enum Confidence {
     NinetyNine,
 }
 
-impl Confidence {
+impl ConfidenceLevel {
     /// The quantile of Student's t for a two-sided interval.
     fn quantile(self) -> f64 {
         match self {
-            Confidence::Ninety => 0.95,
-            Confidence::NinetyFive => 0.975,
-            Confidence::NinetyNine => 0.995,
+            ConfidenceLevel::Ninety => 0.95,
+            ConfidenceLevel::NinetyFive => 0.975,
+            ConfidenceLevel::NinetyNine => 0.995,
         }
     }
 }
 
-impl fmt::Display for Confidence {
+impl fmt::Display for ConfidenceLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Confidence::Ninety => "90",
-            Confidence::NinetyFive => "95",
-            Confidence::NinetyNine => "99",
+            ConfidenceLevel::Ninety => "90",
+            ConfidenceLevel::NinetyFive => "95",
+            ConfidenceLevel::NinetyNine => "99",
         })
     }
 }
 
-impl FromStr for Confidence {
+impl FromStr for ConfidenceLevel {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Confidence, String> {
+    fn from_str(text: &str) -> Result<ConfidenceLevel, String> {
         match text.trim_end_matches('%') {
-            "90" => Ok(Confidence::Ninety),
-            "95" => Ok(Confidence::NinetyFive),
-            "99" => Ok(Confidence::NinetyNine),
+            "90" => Ok(ConfidenceLevel::Ninety),
+            "95" => Ok(ConfidenceLevel::NinetyFive),
+            "99" => Ok(ConfidenceLevel::NinetyNine),
             _ => Err(format!("'{text}' is not a level of confidence: give 90, 95 or 99")),
         }
     }
@@ -81,7 +81,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// From the runs' values; `None` without values.
-    pub fn new(values: &[f64], confidence: Confidence) -> Option<Estimate> {
+    pub fn new(values: &[f64], confidence: ConfidenceLevel) -> Option<Estimate> {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
@@ -133,18 +133,21 @@ fn possible(selector: &Selector) -> [f64; 2] {
     let signed =
         |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name)) && !spread(key);
     match selector.scalar.unit {
-        Unit::Share => [0.0, 1.0],
-        Unit::Time if signed(selector.scalar.key) => [f64::NEG_INFINITY, f64::INFINITY],
-        Unit::Plain { .. } | Unit::Ppm => [f64::NEG_INFINITY, f64::INFINITY],
-        Unit::Time | Unit::Packets | Unit::Count | Unit::PacketRate | Unit::BitRate | Unit::Bytes => {
-            [0.0, f64::INFINITY]
-        }
+        ScalarUnit::Share => [0.0, 1.0],
+        ScalarUnit::Time if signed(selector.scalar.key) => [f64::NEG_INFINITY, f64::INFINITY],
+        ScalarUnit::Plain { .. } | ScalarUnit::Ppm => [f64::NEG_INFINITY, f64::INFINITY],
+        ScalarUnit::Time
+        | ScalarUnit::Packets
+        | ScalarUnit::Count
+        | ScalarUnit::PacketRate
+        | ScalarUnit::BitRate
+        | ScalarUnit::Bytes => [0.0, f64::INFINITY],
     }
 }
 
 /// One combination over its repetitions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct SweepPoint {
     /// Index of the combination.
     pub cell: usize,
     /// Runs made.
@@ -157,7 +160,7 @@ pub struct Point {
     pub figures: Vec<(Selector, Estimate)>,
 }
 
-impl Point {
+impl SweepPoint {
     /// The figure called `key`.
     pub fn get(&self, key: &str) -> Option<&Estimate> {
         self.figures.iter().find(|(s, _)| s.to_string() == key).map(|(_, e)| e)
@@ -165,9 +168,9 @@ impl Point {
 }
 
 /// Each combination that was tried at least once, in the order of the grid.
-pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<Point> {
+pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceLevel) -> Vec<SweepPoint> {
     let of = |cell: usize| {
-        let runs: Vec<&Outcome> = outcomes.iter().filter(|o| o.run.cell == cell).collect();
+        let runs: Vec<&RunOutcome> = outcomes.iter().filter(|o| o.run.cell == cell).collect();
         let figure = |selector: Selector| {
             let key = selector.to_string();
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
@@ -179,7 +182,7 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
                 least.filter(|_| of_delays && selector.way.is_none() && selector.scalar.key != "latency-min");
             Some((selector, least.map_or(estimate, |least| estimate.within([least, f64::INFINITY]))))
         };
-        (!runs.is_empty()).then(|| Point {
+        (!runs.is_empty()).then(|| SweepPoint {
             cell,
             runs: runs.len() as u64,
             sent: runs.iter().map(|o| o.sent).sum(),
@@ -192,7 +195,7 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
 
 /// Gives the mean of each combination that was tried once the Student interval over that run's packets: it supposes that
 /// they are independent, which they are not.
-pub fn with_intervals_of_packets(points: &mut [Point], confidence: Confidence) {
+pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: ConfidenceLevel) {
     for point in points.iter_mut().filter(|p| p.runs == 1) {
         let end = |side| point.get(&format!("latency-mean-{confidence}-{side}")).map(|e| e.mean);
         let interval = end("low").zip(end("high")).map(|(low, high)| [low, high]);
@@ -218,12 +221,12 @@ pub struct SizeLaw {
     /// trips. `None` if delay does not grow with size.
     pub rate: Option<f64>,
     /// The same with cells; `None` unless they explain it better than the line.
-    pub link: Option<link::Fit>,
+    pub link: Option<link::LinkFit>,
 }
 
 /// The relations found by a sweep over payloads: one for each combination of the other conditions with at least three
 /// sizes.
-pub fn size_laws(grid: &Grid, outcomes: &[Outcome]) -> Vec<SizeLaw> {
+pub fn size_laws(grid: &SweepGrid, outcomes: &[RunOutcome]) -> Vec<SizeLaw> {
     let mut names: Vec<String> = Vec::new();
     for cell in 0..grid.cells().unwrap_or(0) {
         let name = grid.name(cell, Some(Factor::Payload));
@@ -237,7 +240,7 @@ pub fn size_laws(grid: &Grid, outcomes: &[Outcome]) -> Vec<SizeLaw> {
     names.into_iter().filter_map(|name| size_law(grid, outcomes, name)).collect()
 }
 
-fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> {
+fn size_law(grid: &SweepGrid, outcomes: &[RunOutcome], name: String) -> Option<SizeLaw> {
     let mut least: Vec<(u64, f64)> = Vec::new();
     for o in outcomes.iter().filter(|o| grid.name(o.run.cell, Some(Factor::Payload)) == name) {
         let (Some(length), Some(min)) = (o.ip_length, o.figures.get("latency-min")) else { continue };
@@ -262,18 +265,18 @@ fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Axis, Figures, Level, SweepRun};
+    use super::super::{FactorLevel, RunFigures, SweepAxis, SweepRun};
     use super::*;
     use crate::time::WallTime;
 
-    fn outcome(cell: usize, repetition: u32, ip_length: u64, mean: f64) -> Outcome {
-        Outcome {
+    fn outcome(cell: usize, repetition: u32, ip_length: u64, mean: f64) -> RunOutcome {
+        RunOutcome {
             run: SweepRun { cell, repetition },
             at: WallTime(0),
             sent: 10,
             received: 9,
             ip_length: Some(ip_length),
-            figures: Figures::default().with("latency-mean", mean).with("latency-min", mean),
+            figures: RunFigures::default().with("latency-mean", mean).with("latency-min", mean),
         }
     }
 
@@ -282,31 +285,31 @@ mod tests {
         // metrics §17, V21.
         let values = [10.1, 9.8, 10.4, 10.0, 9.7];
         for (confidence, low, high) in [
-            (Confidence::Ninety, 9.738_903, 10.261_097),
-            (Confidence::NinetyFive, 9.659_956, 10.340_044),
-            (Confidence::NinetyNine, 9.436_116, 10.563_884),
+            (ConfidenceLevel::Ninety, 9.738_903, 10.261_097),
+            (ConfidenceLevel::NinetyFive, 9.659_956, 10.340_044),
+            (ConfidenceLevel::NinetyNine, 9.436_116, 10.563_884),
         ] {
             let [a, b] = Estimate::new(&values, confidence).unwrap().interval.unwrap();
             assert!((a - low).abs() < 1e-6 && (b - high).abs() < 1e-6, "{a} {b}");
         }
         // Ratios and delays are not negative, unless the clocks make it so.
-        let near_zero = Estimate::new(&[0.0, 0.0, 0.01], Confidence::default()).unwrap();
+        let near_zero = Estimate::new(&[0.0, 0.0, 0.01], ConfidenceLevel::default()).unwrap();
         assert!(near_zero.interval.unwrap()[0] < 0.0);
         assert_eq!(near_zero.within([0.0, 1.0]).interval.unwrap()[0], 0.0);
-        let negative = Estimate::new(&[-2.0, 1.0], Confidence::default()).unwrap();
+        let negative = Estimate::new(&[-2.0, 1.0], ConfidenceLevel::default()).unwrap();
         assert_eq!(negative.within([0.0, f64::INFINITY]), negative);
-        let one = Estimate::new(&[5.0], Confidence::default()).unwrap();
+        let one = Estimate::new(&[5.0], ConfidenceLevel::default()).unwrap();
         assert_eq!((one.n, one.mean, one.interval), (1, 5.0, None));
-        assert_eq!(Estimate::new(&[], Confidence::default()), None);
-        assert_eq!("95%".parse(), Ok(Confidence::NinetyFive));
-        assert!("97".parse::<Confidence>().is_err());
+        assert_eq!(Estimate::new(&[], ConfidenceLevel::default()), None);
+        assert_eq!("95%".parse(), Ok(ConfidenceLevel::NinetyFive));
+        assert!("97".parse::<ConfidenceLevel>().is_err());
     }
 
     /// Sizes 40, 44 … over ATM with 96 bytes of overhead beside the payload (metrics §21, V28).
-    fn atm() -> (Grid, Vec<Outcome>) {
+    fn atm() -> (SweepGrid, Vec<RunOutcome>) {
         let sizes: Vec<u64> = (40..=640).step_by(4).collect();
-        let level = |s: &u64| Level { text: s.to_string(), number: Some(*s as f64) };
-        let axis = Axis::new(Factor::Payload, sizes.iter().map(level).collect());
+        let level = |s: &u64| FactorLevel { text: s.to_string(), number: Some(*s as f64) };
+        let axis = SweepAxis::new(Factor::Payload, sizes.iter().map(level).collect());
         let delay = |s: u64| (7.5 + 4.140_625 * (s + 96).div_ceil(48) as f64) * 1e6;
         let queue = |r: u32, s: u64| f64::from(r * 7_000) * (s % 3) as f64;
         let runs = |(cell, s): (usize, &u64)| {
@@ -314,7 +317,7 @@ mod tests {
             (0..3).map(move |r| outcome(cell, r, s + 28, delay(s) + queue(r, s)))
         };
         let outcomes = sizes.iter().enumerate().flat_map(runs).collect();
-        (Grid { axes: vec![axis] }, outcomes)
+        (SweepGrid { axes: vec![axis] }, outcomes)
     }
 
     #[test]
@@ -333,15 +336,15 @@ mod tests {
 
     #[test]
     fn an_interval_ends_where_values_are_possible() {
-        let axis = Axis::new(Factor::Wait, vec![Level { text: "0".into(), number: Some(0.0) }]);
+        let axis = SweepAxis::new(Factor::Wait, vec![FactorLevel { text: "0".into(), number: Some(0.0) }]);
         let run = |repetition: u32, mean: f64| {
             let mut outcome = outcome(0, repetition, 100, mean);
-            let f = Figures::default().with("latency-mean", mean).with("latency-min", 90.0);
+            let f = RunFigures::default().with("latency-mean", mean).with("latency-min", 90.0);
             outcome.figures = f.with("ipdv-stddev", mean - 99.0).with("ipdv-mean", mean - 150.0);
             outcome
         };
-        let grid = Grid { axes: vec![axis] };
-        let points = points(&grid, &[run(0, 100.0), run(1, 200.0)], Confidence::default());
+        let grid = SweepGrid { axes: vec![axis] };
+        let points = points(&grid, &[run(0, 100.0), run(1, 200.0)], ConfidenceLevel::default());
         let low = |key: &str| points[0].get(key).unwrap().interval.unwrap()[0];
         assert_eq!(low("latency-mean"), 90.0, "no mean is below the smallest delay");
         assert_eq!(low("ipdv-stddev"), 0.0, "a width is not negative");
@@ -351,7 +354,7 @@ mod tests {
     #[test]
     fn points_are_of_one_combination_each() {
         let (grid, outcomes) = atm();
-        let points = points(&grid, &outcomes[..5], Confidence::default());
+        let points = points(&grid, &outcomes[..5], ConfidenceLevel::default());
         assert_eq!(
             points.iter().map(|p| (p.cell, p.runs, p.sent)).collect::<Vec<_>>(),
             [(0, 3, 30), (1, 2, 20)]

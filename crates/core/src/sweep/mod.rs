@@ -1,15 +1,17 @@
 //! A sweep: the same test under every combination of some conditions, repeated, in random order.
 //!
-//! * [`Grid`] – the conditions and their combinations; [`order`] – in which order they are tried
-//! * [`Outcome`] – the result of one run
+//! * [`SweepGrid`] – the conditions and their combinations; [`order`] – in which order they are tried
+//! * [`RunOutcome`] – the result of one run
 //! * [`points`] – mean and confidence interval of each combination over its repetitions
 //! * [`size_laws`] – the relation of delay to packet size (metrics §21)
 
 mod estimate;
 mod outcome;
 
-pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws, with_intervals_of_packets};
-pub use outcome::{Figures, Outcome};
+pub use estimate::{
+    ConfidenceLevel, Estimate, SizeLaw, SweepPoint, points, size_laws, with_intervals_of_packets,
+};
+pub use outcome::{RunFigures, RunOutcome};
 
 use core::fmt;
 use rand_chacha::ChaCha8Rng;
@@ -73,7 +75,7 @@ impl fmt::Display for Factor {
 /// One value of a condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Level {
+pub struct FactorLevel {
     /// As written by the user, and as the option of the test.
     pub text: String,
     /// In bytes or ns; `None` if it is not a quantity.
@@ -83,20 +85,20 @@ pub struct Level {
 /// One condition with all its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Axis {
+pub struct SweepAxis {
     /// Which.
     pub factor: Factor,
     /// Its name for readers, with its unit in parentheses if it has one; `None`: the factor's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// In the order given.
-    pub levels: Vec<Level>,
+    pub levels: Vec<FactorLevel>,
 }
 
-impl Axis {
+impl SweepAxis {
     /// A condition under its factor's own name.
-    pub fn new(factor: Factor, levels: Vec<Level>) -> Axis {
-        Axis { factor, name: None, levels }
+    pub fn new(factor: Factor, levels: Vec<FactorLevel>) -> SweepAxis {
+        SweepAxis { factor, name: None, levels }
     }
 
     /// Its name for readers.
@@ -119,19 +121,19 @@ impl Axis {
 /// Every combination of the conditions. The last axis varies fastest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Grid {
+pub struct SweepGrid {
     /// Each with at least one level.
-    pub axes: Vec<Axis>,
+    pub axes: Vec<SweepAxis>,
 }
 
-impl Grid {
+impl SweepGrid {
     /// Number of combinations; `None` if it is too large.
     pub fn cells(&self) -> Option<usize> {
         self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.levels.len()))
     }
 
     /// The level of each axis in combination `cell`.
-    pub fn levels(&self, cell: usize) -> Vec<(Factor, &Level)> {
+    pub fn levels(&self, cell: usize) -> Vec<(Factor, &FactorLevel)> {
         let mut rest = cell;
         let mut found: Vec<_> = self
             .axes
@@ -149,13 +151,13 @@ impl Grid {
     }
 
     /// The level of `factor` in combination `cell`.
-    pub fn level(&self, cell: usize, factor: Factor) -> Option<&Level> {
+    pub fn level(&self, cell: usize, factor: Factor) -> Option<&FactorLevel> {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
 
     /// The name of `factor` for readers.
     pub fn label(&self, factor: Factor) -> String {
-        self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), Axis::label)
+        self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), SweepAxis::label)
     }
 
     /// The name of combination `cell`: its levels of all axes but `except` and those that do not vary.
@@ -172,7 +174,7 @@ impl Grid {
                 Factor::Payload => format!("{} bytes", level.text),
                 _ => {
                     let axis = self.axes.iter().find(|a| a.factor == f);
-                    let name = axis.map_or_else(|| f.to_string(), Axis::label_without_unit);
+                    let name = axis.map_or_else(|| f.to_string(), SweepAxis::label_without_unit);
                     format!("{name} {}", level.text)
                 }
             })
@@ -181,8 +183,8 @@ impl Grid {
     }
 
     /// The axis of figures: the quantity with most values, otherwise the first axis.
-    pub fn main_axis(&self) -> Option<&Axis> {
-        let quantity = |a: &&Axis| a.levels.len() > 1 && a.is_quantity();
+    pub fn main_axis(&self) -> Option<&SweepAxis> {
+        let quantity = |a: &&SweepAxis| a.levels.len() > 1 && a.is_quantity();
         let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
         longest.or_else(|| self.axes.iter().find(|a| a.levels.len() > 1)).or(self.axes.first())
     }
@@ -221,14 +223,14 @@ pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<SweepRun>
 mod tests {
     use super::*;
 
-    fn axis(factor: Factor, texts: &[&str]) -> Axis {
-        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
-        Axis::new(factor, texts.iter().map(level).collect())
+    fn axis(factor: Factor, texts: &[&str]) -> SweepAxis {
+        let level = |t: &&str| FactorLevel { text: (*t).to_owned(), number: t.parse().ok() };
+        SweepAxis::new(factor, texts.iter().map(level).collect())
     }
 
     #[test]
     fn every_combination_once() {
-        let grid = Grid {
+        let grid = SweepGrid {
             axes: vec![
                 axis(Factor::Payload, &["40", "80", "120"]),
                 axis(Factor::Protocol, &["icmp", "lamp"]),
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(grid.name(5, Some(Factor::Payload)), "lamp");
         assert_eq!(grid.level(4, Factor::Payload).unwrap().number, Some(120.0));
         assert_eq!(grid.main_axis().unwrap().factor, Factor::Payload);
-        assert_eq!(Grid::default().cells(), Some(1));
+        assert_eq!(SweepGrid::default().cells(), Some(1));
     }
 
     #[test]

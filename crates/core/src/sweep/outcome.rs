@@ -1,4 +1,4 @@
-//! [`Outcome`]: the result of one run of a sweep, in figures that can be averaged.
+//! [`RunOutcome`]: the result of one run of a sweep, in figures that can be averaged.
 
 use super::SweepRun;
 use crate::scalars::selectors;
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct Figures(BTreeMap<String, f64>);
+pub struct RunFigures(BTreeMap<String, f64>);
 
-impl Figures {
+impl RunFigures {
     /// From a finished test: latency is corrected by the clock estimate, if that excludes that the clocks agree.
-    pub fn of(summary: &Summary) -> Figures {
+    pub fn of(summary: &Summary) -> RunFigures {
         let agree = summary.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
         let shift = summary.clock.correction_ns.filter(|_| !agree).unwrap_or(0);
         let latency = summary.latency.less(shift);
         let corrected = Summary { latency, ..summary.clone() };
-        Figures(selectors().filter_map(|s| Some((s.to_string(), s.of(&corrected)?.as_f64()))).collect())
+        RunFigures(selectors().filter_map(|s| Some((s.to_string(), s.of(&corrected)?.as_f64()))).collect())
     }
 
     /// The figure `key`; `None` if it is undefined.
@@ -29,7 +29,7 @@ impl Figures {
     }
 
     /// Adds the figure `key`.
-    pub fn with(mut self, key: &str, value: f64) -> Figures {
+    pub fn with(mut self, key: &str, value: f64) -> RunFigures {
         self.0.insert(key.to_owned(), value);
         self
     }
@@ -43,8 +43,8 @@ impl Figures {
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!from))]
-#[serde(from = "Line")]
-pub struct Outcome {
+#[serde(from = "OutcomeLine")]
+pub struct RunOutcome {
     /// Which run.
     #[serde(flatten)]
     pub run: SweepRun,
@@ -57,26 +57,26 @@ pub struct Outcome {
     /// Length of each as an IP packet, in bytes; `None` over TCP, which forms segments itself.
     pub ip_length: Option<u64>,
     /// The figures.
-    pub figures: Figures,
+    pub figures: RunFigures,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// From a finished test that began at `at`, with packets of `ip_length` bytes.
-    pub fn of(summary: &Summary, run: SweepRun, at: WallTime, ip_length: Option<u64>) -> Outcome {
-        Outcome {
+    pub fn of(summary: &Summary, run: SweepRun, at: WallTime, ip_length: Option<u64>) -> RunOutcome {
+        RunOutcome {
             run,
             at,
             sent: summary.counts.sent,
             received: summary.counts.unique_valid,
             ip_length,
-            figures: Figures::of(summary),
+            figures: RunFigures::of(summary),
         }
     }
 }
 
 /// A finished run as in files of either version: version 1 has ten figures with other names.
 #[derive(Deserialize)]
-struct Line {
+struct OutcomeLine {
     #[serde(flatten)]
     run: SweepRun,
     at: WallTime,
@@ -84,7 +84,7 @@ struct Line {
     received: u64,
     ip_length: Option<u64>,
     #[serde(default)]
-    figures: Figures,
+    figures: RunFigures,
     #[serde(flatten)]
     named: Version1,
 }
@@ -104,8 +104,8 @@ struct Version1 {
     loss: Option<f64>,
 }
 
-impl From<Line> for Outcome {
-    fn from(line: Line) -> Outcome {
+impl From<OutcomeLine> for RunOutcome {
+    fn from(line: OutcomeLine) -> RunOutcome {
         let old = line.named;
         let named = [
             ("latency-min", old.min),
@@ -121,8 +121,8 @@ impl From<Line> for Outcome {
         ];
         let known = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
         let figures = known.fold(line.figures, |figures, (key, value)| figures.with(key, value));
-        let Line { run, at, sent, received, ip_length, .. } = line;
-        Outcome { run, at, sent, received, ip_length, figures }
+        let OutcomeLine { run, at, sent, received, ip_length, .. } = line;
+        RunOutcome { run, at, sent, received, ip_length, figures }
     }
 }
 
@@ -134,12 +134,12 @@ mod tests {
     fn runs_of_either_version_are_read() {
         let old = r#"{"cell":1,"repetition":0,"at":5,"sent":9,"received":8,"ip_length":null,"min":2.0,"mean":3.0,
             "median":null,"p99":4.0,"max":5.0,"stddev":1.0,"jitter":2.0,"ipdv_iqr":1.0,"ipdv_stddev":0.5,"loss":0.1}"#;
-        let read: Outcome = serde_json::from_str(old).unwrap();
+        let read: RunOutcome = serde_json::from_str(old).unwrap();
         assert_eq!((read.run.cell, read.sent), (1, 9));
         assert_eq!((read.figures.get("latency-min"), read.figures.get("pdv-p99")), (Some(2.0), Some(2.0)));
         assert_eq!((read.figures.get("loss"), read.figures.get("latency-median")), (Some(0.1), None));
         let text = serde_json::to_string(&read).unwrap();
-        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), read);
+        assert_eq!(serde_json::from_str::<RunOutcome>(&text).unwrap(), read);
         assert!(text.contains(r#""figures":{"ipdv-iqr":1.0"#), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! [`TwoWay`]: what a two-way test has in addition to its packets.
 
-use crate::time::{Source, Span};
+use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
 
 /// What a two-way test has in addition to the common fields of a [`Session`](crate::Session).
@@ -68,14 +68,14 @@ pub struct LossRun {
     /// Number of requests.
     pub length: u32,
     /// Where they were lost.
-    pub way: LostOn,
+    pub way: LossSide,
 }
 
 /// Where a run of requests without an answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum LostOn {
+pub enum LossSide {
     /// All on the way there.
     Up,
     /// All on the way back.
@@ -127,7 +127,7 @@ pub struct FarReport {
     /// Duplicates; `None` if the far host does not count them.
     pub duplicates: Option<u64>,
     /// Kind of the far host's stamps; `None` if not reported.
-    pub stamps: Option<Source>,
+    pub stamps: Option<StampSource>,
     /// Highest sequence number (wrapping), if any packet came.
     pub highest_seq: Option<u16>,
     /// Wraps of the sequence number.

@@ -4,9 +4,9 @@ use crate::clock::ClockProbe;
 use crate::time::Span;
 
 /// Largest slew rate of a clock: 1000 ppm, twice what kernels do.
-const SLEW: i64 = 1000;
+const MAX_SLEW_PPM: i64 = 1000;
 /// Smaller steps cannot be distinguished from the scatter of stamps.
-const LEAST: i64 = 100_000;
+const MIN_STEP_NS: i64 = 100_000;
 
 /// The largest step of the far clock relative to the near one between consecutive exchanges of a test, in the order
 /// they were made; `None` if there is none. The error of the offset in each exchange is at most half of what its round
@@ -18,8 +18,9 @@ pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
         let [a, b] = [w[0], w[1]];
         let change = b.double_offset().saturating_sub(a.double_offset()) / 2;
         let more = (a.rtt().0 - fastest).saturating_add(b.rtt().0 - fastest) / 2;
-        let between = (b.sent.0.saturating_sub(a.sent.0)).abs() / SLEW;
-        (change.saturating_abs() > more.saturating_add(between).saturating_add(LEAST)).then_some(Span(change))
+        let between = (b.sent.0.saturating_sub(a.sent.0)).abs() / MAX_SLEW_PPM;
+        (change.saturating_abs() > more.saturating_add(between).saturating_add(MIN_STEP_NS))
+            .then_some(Span(change))
     });
     pairs.max_by_key(|s| s.0.saturating_abs())
 }

@@ -2,7 +2,8 @@
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, Stamps, Trend, Y1541,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Trend,
+    Y1541,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,15 +17,15 @@ pub struct TwoWayFigures {
     /// `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
     /// When requests were sent.
-    pub sending: Sending,
-    /// Time from an answer to the next request, in ns; `None` unless [`Sending::StopAndWait`].
+    pub sending: SendingMode,
+    /// Time from an answer to the next request, in ns; `None` unless [`SendingMode::StopAndWait`].
     pub wait_ns: Option<i64>,
     /// How long an answer could take, in ns.
     pub timeout_ns: Option<i64>,
     /// The way there; `None` if the far host does not report its times or counts.
-    pub up: Option<Way>,
+    pub up: Option<DirectionResult>,
     /// The way back; `None` if the far host does not report its times or counts.
-    pub down: Option<Way>,
+    pub down: Option<DirectionResult>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count.
     pub directions: Option<Directions>,
     /// The far host's processing time for each request; excluded from the round trips. `None` if not reported.
@@ -53,7 +54,7 @@ pub struct TwoWayFigures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Sending {
+pub enum SendingMode {
     /// On a schedule, independent of earlier requests: nothing is missing from the sample.
     #[default]
     OpenLoop,
@@ -81,7 +82,7 @@ pub struct Processing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Way {
+pub struct DirectionResult {
     /// Requests (or answers) sent on this way whose fate is known.
     pub sent: Option<u64>,
     /// Of them, lost on it.
@@ -125,5 +126,5 @@ pub struct Way {
     /// The clocks.
     pub clock: ClockEstimate,
     /// Sources of the stamps.
-    pub stamps: Stamps,
+    pub stamps: StampCounts,
 }

@@ -6,6 +6,6 @@ pub mod far_clock;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpSample, TcpStats, TwoWay};
-pub use figures::{Processing, Sending, TwoWayFigures, Way};
-pub use view::{View, lacks_delay, processing, project, round_trip};
+pub use facts::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpSample, TcpStats, TwoWay};
+pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};
+pub use view::{RecordView, lacks_delay, processing, project, round_trip};

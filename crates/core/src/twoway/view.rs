@@ -5,7 +5,7 @@ use crate::time::{Span, Stamp};
 
 /// The part of a two-way record to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum RecordView {
     /// The round trip without the far host's processing time, if that is known: (T4 − T1) − (T3 − T2).
     RoundTrip,
     /// The way there: T2 − T1, of two clocks.
@@ -33,26 +33,26 @@ pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
 
 /// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
 /// Lags, size and header fields belong to the returned packet: they are kept in the views that end there.
-pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
+pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
-        View::RoundTrip => (Moment::Sent, Moment::Returned),
-        View::Up => (Moment::Sent, Moment::Arrived),
-        View::Down => (Moment::Answered, Moment::Returned),
+        RecordView::RoundTrip => (Moment::Sent, Moment::Returned),
+        RecordView::Up => (Moment::Sent, Moment::Arrived),
+        RecordView::Down => (Moment::Answered, Moment::Returned),
     };
     let start = record.stamp(from)?;
     let mut end = record.stamp(to)?;
-    if view == View::RoundTrip {
+    if view == RecordView::RoundTrip {
         end = Stamp { at: start.at + round_trip(record)?, ..end };
     }
     let mut seen = PacketRecord::new(record.seq);
     seen.flags = record.flags;
     seen.set(Moment::Sent, start);
     seen.set(Moment::Arrived, end);
-    if view != View::Down {
+    if view != RecordView::Down {
         seen.set_send_lag(record.send_lag());
         seen.set_entry_lag(record.entry_lag());
     }
-    if view != View::Up {
+    if view != RecordView::Up {
         seen.set_receive_lag(record.receive_lag());
         seen.set_size(record.size());
         seen.set_ttl(record.ttl());
@@ -64,14 +64,14 @@ pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Source, WallTime};
+    use crate::time::{StampSource, WallTime};
 
     fn record(times: [Option<i64>; 4]) -> PacketRecord {
         let mut r = PacketRecord::new(3);
         let moments = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
         for (moment, t) in moments.into_iter().zip(times) {
             if let Some(t) = t {
-                r.set(moment, Stamp { at: WallTime(t), source: Source::Kernel });
+                r.set(moment, Stamp { at: WallTime(t), source: StampSource::Kernel });
             }
         }
         r
@@ -81,15 +81,18 @@ mod tests {
     fn the_three_views() {
         let r = record([Some(1000), Some(51_500), Some(51_800), Some(3000)]);
         let delay = |v| project(&r, v).unwrap().delay().unwrap().0;
-        assert_eq!((delay(View::RoundTrip), delay(View::Up), delay(View::Down)), (1700, 50_500, -48_800));
+        assert_eq!(
+            (delay(RecordView::RoundTrip), delay(RecordView::Up), delay(RecordView::Down)),
+            (1700, 50_500, -48_800)
+        );
         assert_eq!(processing(&r), Some(Span(300)));
     }
 
     #[test]
     fn what_is_not_known_is_not_seen() {
         let r = record([Some(1000), None, None, Some(3000)]);
-        assert_eq!(project(&r, View::RoundTrip).unwrap().delay(), Some(Span(2000)));
-        assert!(project(&r, View::Up).is_none() && project(&r, View::Down).is_none());
-        assert!(project(&record([Some(1), None, None, None]), View::RoundTrip).is_none());
+        assert_eq!(project(&r, RecordView::RoundTrip).unwrap().delay(), Some(Span(2000)));
+        assert!(project(&r, RecordView::Up).is_none() && project(&r, RecordView::Down).is_none());
+        assert!(project(&record([Some(1), None, None, None]), RecordView::RoundTrip).is_none());
     }
 }

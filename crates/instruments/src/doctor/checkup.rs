@@ -5,25 +5,27 @@ use jitlat_core::analysis::Analyzer;
 use jitlat_core::session::HostFacts;
 use jitlat_core::spec::HEADER_LEN;
 use jitlat_core::summary::{Percent, Summary};
-use jitlat_core::twoway::{View, project};
-use jitlat_core::{Direction, NoiseFloor, Schedule, Session, Source, Span, TestSpec, Transport, WallTime};
-use jitlat_net::doctor::clock::{self, Reading};
-use jitlat_net::doctor::interfaces::{self, Interface};
+use jitlat_core::twoway::{RecordView, project};
+use jitlat_core::{
+    Direction, NoiseFloor, Schedule, Session, Span, StampSource, TestSpec, Transport, WallTime,
+};
+use jitlat_net::doctor::clock::{self, ClockReading};
+use jitlat_net::doctor::interfaces::{self, InterfaceReport};
 use jitlat_net::doctor::loopback;
-use jitlat_net::doctor::machine::Machine;
-use jitlat_net::doctor::sockets::Sockets;
-use jitlat_net::doctor::wake::{Lateness, lateness};
-use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::doctor::machine::MachineReport;
+use jitlat_net::doctor::sockets::SocketReport;
+use jitlat_net::doctor::wake::{WakeLateness, lateness};
+use jitlat_net::pace::{PaceMode, Pacing};
 use jitlat_net::privilege::{Capability, how_to_grant};
-use jitlat_net::stamp::Stamps;
-use jitlat_proto::twoway::Plan;
+use jitlat_net::stamp::StampMode;
+use jitlat_proto::twoway::PingPlan;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
 /// The traffic that the host is to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Question {
+pub struct CheckupTraffic {
     /// Time between packets, in ns.
     pub period: Span,
     /// Bytes of a packet.
@@ -63,7 +65,7 @@ pub struct Baseline {
 /// A capability of the process, and whether it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Grant {
+pub struct HeldCapability {
     /// Its name: `cap_net_raw`.
     pub name: &'static str,
     /// What jitlat needs it for.
@@ -79,15 +81,15 @@ pub struct Checkup {
     /// When, in ns since 1970.
     pub at: WallTime,
     /// The traffic that the host is to measure.
-    pub question: Question,
+    pub question: CheckupTraffic,
     /// Host name, system, clock source, and the state of the kernel's clock.
     pub host: HostFacts,
     /// Cost of reading the wall clock.
-    pub wall_clock: Reading,
+    pub wall_clock: ClockReading,
     /// Cost of reading the steady clock.
-    pub steady_clock: Reading,
+    pub steady_clock: ClockReading,
     /// Wake-up errors: for each way to wait, and under SCHED_FIFO where permitted.
-    pub wake: Vec<Lateness>,
+    pub wake: Vec<WakeLateness>,
     /// A one-way stream over loopback, or why there is none.
     #[serde(skip)]
     pub one_way: Result<Baseline, String>,
@@ -95,33 +97,33 @@ pub struct Checkup {
     #[serde(skip)]
     pub two_way: Result<Baseline, String>,
     /// Processors, power saving, load.
-    pub machine: Machine,
+    pub machine: MachineReport,
     /// Sizes of the socket buffers.
-    pub sockets: Sockets,
+    pub sockets: SocketReport,
     /// Network interfaces.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<InterfaceReport>,
     /// Capabilities that jitlat can use.
-    pub capabilities: Vec<Grant>,
+    pub capabilities: Vec<HeldCapability>,
     /// The command that grants all missing capabilities; `None` if none is missing.
     pub grant: Option<String>,
 }
 
 impl Checkup {
     /// Examines this host. Takes as long as `question` allows, plus the time to set up a few tests.
-    pub fn make(question: &Question, stop: &Stop) -> Checkup {
+    pub fn make(question: &CheckupTraffic, stop: &Stop) -> Checkup {
         let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
         // The clock state comes first: the measurements that follow load the host.
-        let machine = Machine::read();
+        let machine = MachineReport::read();
         let plain = |mode| Pacing { mode: Some(mode), ..Pacing::default() };
-        let mut ways: Vec<Pacing> = [Mode::Sleep, Mode::Hybrid, Mode::Spin].map(plain).into();
+        let mut ways: Vec<Pacing> = [PaceMode::Sleep, PaceMode::Hybrid, PaceMode::Spin].map(plain).into();
         if machine.realtime_permitted {
-            ways.push(Pacing { realtime: Some(50), ..plain(Mode::Hybrid) });
+            ways.push(Pacing { realtime: Some(50), ..plain(PaceMode::Hybrid) });
         }
         let wake = |way: &Pacing| lateness(way, question.period, part(13), stop);
         let pacing = Pacing::default();
         let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
-        let plan = |spec| Plan { spec, wait: None, patience: Span::seconds(1) };
+        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1) };
         let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
         Checkup {
             at: jitlat_net::clock::wall(),
@@ -130,26 +132,26 @@ impl Checkup {
             wall_clock: clock::read_wall(part(5)),
             steady_clock: clock::read_steady(part(5)),
             wake: ways.iter().filter_map(wake).collect(),
-            one_way: one_way(&spec(part(19)), &pacing, Source::Kernel, stop),
-            two_way: two_way(plan(spec(part(19))), &pacing, Stamps::Kernel, stop),
+            one_way: one_way(&spec(part(19)), &pacing, StampSource::Kernel, stop),
+            two_way: two_way(plan(spec(part(19))), &pacing, StampMode::Kernel, stop),
             machine,
-            sockets: Sockets::read(),
+            sockets: SocketReport::read(),
             interfaces: interfaces::all(),
             capabilities: Capability::ALL
-                .map(|c| Grant { name: c.name(), purpose: c.purpose(), held: c.is_held() })
+                .map(|c| HeldCapability { name: c.name(), purpose: c.purpose(), held: c.is_held() })
                 .into(),
             grant: (!missing.is_empty()).then(|| how_to_grant(&missing)),
         }
     }
 
     /// The wake-up errors of one way to wait, without SCHED_FIFO; `None` if it was not measured.
-    pub fn woken(&self, mode: Mode) -> Option<&Lateness> {
+    pub fn woken(&self, mode: PaceMode) -> Option<&WakeLateness> {
         self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
     }
 
     /// The noise floor that reports of tests state; `None` if no stream over loopback was measured.
     pub fn floor(&self) -> Option<NoiseFloor> {
-        noise(&self.wall_clock, self.woken(Mode::Sleep)?, self.one_way.as_ref().ok()?)
+        noise(&self.wall_clock, self.woken(PaceMode::Sleep)?, self.one_way.as_ref().ok()?)
     }
 }
 
@@ -177,7 +179,7 @@ pub fn floor(
     noise(&clock, &wake, &baseline(&spec)?).ok_or_else(|| "nothing came through the loopback".to_owned())
 }
 
-fn noise(clock: &Reading, wake: &Lateness, baseline: &Baseline) -> Option<NoiseFloor> {
+fn noise(clock: &ClockReading, wake: &WakeLateness, baseline: &Baseline) -> Option<NoiseFloor> {
     Some(NoiseFloor {
         clock_read: clock.p50,
         clock_stall: clock.max,
@@ -197,7 +199,7 @@ fn noise(clock: &Reading, wake: &Lateness, baseline: &Baseline) -> Option<NoiseF
 pub fn one_way(
     spec: &TestSpec,
     pacing: &Pacing,
-    stamps: Source,
+    stamps: StampSource,
     stop: &AtomicBool,
 ) -> Result<Baseline, String> {
     let (sessions, records) = loopback::one_way(spec, pacing, stamps, stop).map_err(|e| e.to_string())?;
@@ -206,10 +208,15 @@ pub fn one_way(
 }
 
 /// Measures round trips over loopback as `plan` says.
-pub fn two_way(plan: Plan, pacing: &Pacing, stamps: Stamps, stop: &AtomicBool) -> Result<Baseline, String> {
+pub fn two_way(
+    plan: PingPlan,
+    pacing: &Pacing,
+    stamps: StampMode,
+    stop: &AtomicBool,
+) -> Result<Baseline, String> {
     let session = Session::new(plan.spec.clone());
     let records = loopback::two_way(plan, pacing, stamps, stop).map_err(|e| e.to_string())?;
-    Ok(Baseline::new(&session, records.iter().filter_map(|r| project(r, View::RoundTrip))))
+    Ok(Baseline::new(&session, records.iter().filter_map(|r| project(r, RecordView::RoundTrip))))
 }
 
 impl Baseline {

@@ -5,9 +5,9 @@ use super::checkup::Checkup;
 use jitlat_core::Span;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate, eng4};
-use jitlat_net::doctor::clock::STALL;
+use jitlat_net::doctor::clock::MIN_STALL;
 use jitlat_net::doctor::interfaces::LaunchTimes;
-use jitlat_net::pace::Mode;
+use jitlat_net::pace::PaceMode;
 use jitlat_net::privilege::Capability;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub struct Finding {
 
 /// All findings, the worst first. If nothing is wrong, the first finding says so.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
-    let mut found = Findings(Vec::new());
+    let mut found = FindingList(Vec::new());
     found.clock(c);
     found.synchronisation(c);
     found.waking(c);
@@ -42,7 +42,7 @@ pub fn judge(c: &Checkup) -> Vec<Finding> {
     all
 }
 
-struct Findings(Vec<Finding>);
+struct FindingList(Vec<Finding>);
 
 /// A clock that costs more than this to read is not read in user space (vDSO).
 const SLOW_CLOCK: Span = Span(200);
@@ -51,9 +51,9 @@ const LONG_STALL: Span = Span::millis(1);
 /// An idle state with a longer wake-up latency than this, in µs, is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;
 /// Bytes that hold a tenth of a second of small packets at 10 000 a second.
-const ROOM: u64 = 1 << 20;
+const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
-impl Findings {
+impl FindingList {
     fn say(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
         self.0.push(Finding { code, level, text, change });
     }
@@ -88,7 +88,7 @@ impl Findings {
             let text = format!(
                 "A program that only reads the clock stood still {stalls} time(s) for more than {} in {}, at most {}: \
                  other programs, interrupts or the hypervisor had the processor.",
-                eng4(STALL.0),
+                eng4(MIN_STALL.0),
                 eng4((wall.watched + steady.watched).0),
                 eng4(max.0)
             );
@@ -133,7 +133,7 @@ impl Findings {
     }
 
     fn waking(&mut self, c: &Checkup) {
-        let Some(sleep) = c.woken(Mode::Sleep) else { return };
+        let Some(sleep) = c.woken(PaceMode::Sleep) else { return };
         let best = c.wake.iter().min_by_key(|w| w.p99);
         let change = best.filter(|b| b.p99.0 * 2 < sleep.p99.0).map(|b| {
             let fifo = if b.realtime { " --realtime" } else { "" };
@@ -248,7 +248,7 @@ impl Findings {
 
     fn sockets(&mut self, c: &Checkup) {
         let s = &c.sockets;
-        if let Some(room) = s.receive.filter(|r| *r < ROOM) {
+        if let Some(room) = s.receive.filter(|r| *r < MIN_BUFFER_BYTES) {
             let text = format!("A socket holds {} KiB: a stall loses packets at high rates.", room / 1024);
             let change = "sudo sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608";
             self.say("buffers", Level::Note, text, Some(change.into()));
@@ -322,19 +322,19 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checkup::{Baseline, Grant, Question};
+    use super::super::checkup::{Baseline, CheckupTraffic, HeldCapability};
     use super::*;
     use jitlat_core::WallTime;
     use jitlat_core::clock::SyncState;
     use jitlat_core::session::HostFacts;
-    use jitlat_net::doctor::clock::Reading;
-    use jitlat_net::doctor::interfaces::{Abilities, Interface};
-    use jitlat_net::doctor::machine::{IdleState, Machine};
-    use jitlat_net::doctor::sockets::Sockets;
-    use jitlat_net::doctor::wake::Lateness;
+    use jitlat_net::doctor::clock::ClockReading;
+    use jitlat_net::doctor::interfaces::{Abilities, InterfaceReport};
+    use jitlat_net::doctor::machine::{IdleState, MachineReport};
+    use jitlat_net::doctor::sockets::SocketReport;
+    use jitlat_net::doctor::wake::WakeLateness;
 
-    fn reading() -> Reading {
-        Reading {
+    fn reading() -> ClockReading {
+        ClockReading {
             reads: 10_000_000,
             resolution: Some(Span(10)),
             p50: Span(22),
@@ -347,8 +347,8 @@ mod tests {
         }
     }
 
-    fn woken(mode: &str, realtime: bool, p99: Span) -> Lateness {
-        Lateness {
+    fn woken(mode: &str, realtime: bool, p99: Span) -> WakeLateness {
+        WakeLateness {
             mode: mode.to_owned(),
             realtime,
             period: Span::millis(20),
@@ -377,24 +377,29 @@ mod tests {
             ..Baseline::default()
         };
         let software = Abilities { software_send: true, software_receive: true, ..Abilities::default() };
-        let eth = Interface {
+        let eth = InterfaceReport {
             name: "eth0".into(),
             addresses: vec!["192.0.2.1".parse().unwrap()],
             stamps: Some(software),
-            ..Interface::default()
+            ..InterfaceReport::default()
         };
-        let held = |c: Capability| Grant { name: c.name(), purpose: c.purpose(), held: true };
+        let held = |c: Capability| HeldCapability { name: c.name(), purpose: c.purpose(), held: true };
         Checkup {
             at: WallTime(0),
-            question: Question { period: Span::millis(20), payload: 80, duration: Span::seconds(6) },
+            question: CheckupTraffic { period: Span::millis(20), payload: 80, duration: Span::seconds(6) },
             host: HostFacts { sync_before: Some(sync), ..HostFacts::default() },
             wall_clock: reading(),
             steady_clock: reading(),
             wake: vec![woken("sleep", false, Span::micros(60)), woken("hybrid", true, Span::micros(3))],
             one_way: Ok(baseline.clone()),
             two_way: Ok(baseline),
-            machine: Machine { cpus: 4, load: Some(0.1), realtime_permitted: true, ..Machine::default() },
-            sockets: Sockets { receive: Some(16 << 20), ping: true, ..Sockets::default() },
+            machine: MachineReport {
+                cpus: 4,
+                load: Some(0.1),
+                realtime_permitted: true,
+                ..MachineReport::default()
+            },
+            sockets: SocketReport { receive: Some(16 << 20), ping: true, ..SocketReport::default() },
             interfaces: vec![eth],
             capabilities: Capability::ALL.map(held).into(),
             grant: None,
@@ -416,7 +421,8 @@ mod tests {
     fn the_paper_of_1997_would_have_been_warned() {
         // "sometimes a simple timestamp would take up to 20 ms"
         let mut c = good();
-        c.wall_clock = Reading { max: Span::millis(20), stalls: 1, stalled: Span::millis(20), ..reading() };
+        c.wall_clock =
+            ClockReading { max: Span::millis(20), stalls: 1, stalled: Span::millis(20), ..reading() };
         let f = worst(&c);
         assert_eq!((f.code, f.level), ("clock_stalls", Level::Poor));
         assert!(f.text.contains("at most 20.00 ms"), "{}", f.text);

@@ -6,7 +6,7 @@
 pub mod checkup;
 pub mod findings;
 
-pub use checkup::{Baseline, Checkup, Question};
+pub use checkup::{Baseline, Checkup, CheckupTraffic};
 pub use findings::{Finding, judge};
 
 use crate::one_way::OneWay;
@@ -14,19 +14,19 @@ use crate::ping::Ping;
 use crate::stop::Stop;
 use jitlat_core::{Direction, NoiseFloor, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::twoway::PingPlan;
 
 /// How long the noise floor is measured.
-const FLOOR: Span = Span::seconds(3);
+const NOISE_FLOOR_TIME: Span = Span::seconds(3);
 
 /// Measures what this host adds to the figures of `test`, over its own loopback interface, in three seconds.
 ///
 /// # Errors
 /// Why it could not be measured.
 pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
-    let spec = test.settings.specs.first().ok_or("the test has no stream")?;
-    checkup::floor(spec, &test.settings.pacing, FLOOR, stop.flag(), |spec| {
-        checkup::one_way(spec, &test.settings.pacing, test.settings.stamps, stop.flag())
+    let spec = test.settings.terms.specs.first().ok_or("the test has no stream")?;
+    checkup::floor(spec, &test.settings.sending.pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
+        checkup::one_way(spec, &test.settings.sending.pacing, test.settings.terms.stamps, stop.flag())
     })
 }
 
@@ -41,9 +41,9 @@ pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, Strin
     let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
     let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);
-    checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, FLOOR, stop.flag(), |spec| {
+    checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
         let wait = plan.wait.map(|w| w.min(spec.period()));
-        let plan = Plan { spec: spec.clone(), wait, ..plan.clone() };
+        let plan = PingPlan { spec: spec.clone(), wait, ..plan.clone() };
         checkup::two_way(plan, &pacing, test.stamps, stop.flag())
     })
 }

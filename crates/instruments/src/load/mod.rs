@@ -19,9 +19,9 @@ use crate::instrument::Instrument;
 use crate::one_way::OneWay;
 use crate::stop::Stop;
 use jitlat_core::observer::Event;
-use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, units};
+use jitlat_core::{Direction, Span, StampSource, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use serde::Serialize;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ pub struct LoadServer {
     /// Its control port.
     pub port: u16,
     /// The key shared with it.
-    pub key: Option<Key>,
+    pub key: Option<PresharedKey>,
 }
 
 /// The result of one stream of load.
@@ -69,9 +69,9 @@ pub struct LoadStream {
 }
 
 /// How long a stream may take to begin.
-const BEGIN: Span = Span::seconds(20);
+const START_TIMEOUT: Span = Span::seconds(20);
 /// Time beyond the test's duration for the conversation with the server and for late packets.
-const MARGIN: Span = Span::seconds(30);
+const CONVERSATION_MARGIN: Span = Span::seconds(30);
 
 impl Load {
     /// Runs `test`, which should take `duration`, during the load. Returns the results of both.
@@ -116,7 +116,7 @@ impl Load {
                 return Err(Error::Load(if stop.is_requested() {
                     "stopped before the load had begun".to_owned()
                 } else {
-                    format!("the load did not begin within {}", units::duration(BEGIN))
+                    format!("the load did not begin within {}", units::duration(START_TIMEOUT))
                 }));
             };
             if early && !stop.is_requested() {
@@ -129,7 +129,7 @@ impl Load {
 
     /// Each stream of the load as a one-way test that lasts longer than a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
-        let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(MARGIN.0));
+        let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(CONVERSATION_MARGIN.0));
         let unlimited = self.specs.iter().map(LoadSpec::unlimited).sum();
         let mut streams = Vec::new();
         for load in &self.specs {
@@ -150,11 +150,11 @@ impl LoadServer {
         let mut test = OneWay::new(&self.host, vec![spec]);
         let settings = &mut test.settings;
         settings.control_port = self.port;
-        settings.key = self.key.clone();
-        settings.priority = load.priority();
+        settings.terms.key = self.key.clone();
+        settings.sending.priority = load.priority();
         // Kernel stamps would cost time, and nothing uses those of the load.
-        settings.stamps = Source::User;
-        settings.segmented = true;
+        settings.terms.stamps = StampSource::User;
+        settings.sending.segmented = true;
         test
     }
 }
@@ -178,7 +178,7 @@ fn settle<T>(flowing: &AtomicUsize, running: &[ScopedJoinHandle<'_, T>], settle:
         if since.is_some_and(|since| now - since >= settle) {
             return true;
         }
-        let late = since.is_none() && now - asked > BEGIN;
+        let late = since.is_none() && now - asked > START_TIMEOUT;
         if late || stop.is_requested() || running.iter().any(ScopedJoinHandle::is_finished) {
             return false;
         }

@@ -8,15 +8,15 @@ use crate::stop::Stop;
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Options;
 use jitlat_core::observer::Observer;
-use jitlat_verdict::compare::{Basis, Comparison, Question, Side, Statistic, compare};
+use jitlat_verdict::compare::{Basis, Comparison, ComparisonSettings, ComparisonSide, Statistic, compare};
 
 /// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]
 pub struct Phases {
     /// Without the load.
-    pub idle: Phase,
+    pub idle: LoadPhase,
     /// During the load.
-    pub loaded: Phase,
+    pub loaded: LoadPhase,
     /// The results of the load's streams.
     pub streams: Vec<LoadStream>,
     /// The loaded phase compared with the idle one.
@@ -25,7 +25,7 @@ pub struct Phases {
 
 /// One phase: a test of one stream.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct LoadPhase {
     /// Its figures.
     pub analysed: Analysed,
     /// Its records, in arrival order.
@@ -48,33 +48,33 @@ impl Phases {
         [of_idle, of_loaded]: [&mut dyn Observer; 2],
     ) -> Result<Phases, Error> {
         let duration = instrument.duration()?;
-        let idle = Phase::measure(instrument, options, stop, of_idle)?;
-        let measure = || Phase::measure(instrument, options, stop, of_loaded);
+        let idle = LoadPhase::measure(instrument, options, stop, of_idle)?;
+        let measure = || LoadPhase::measure(instrument, options, stop, of_loaded);
         let (loaded, streams) = load.beside(duration, stop, measure)?;
-        let side = |label, phase: &Phase| {
+        let side = |label, phase: &LoadPhase| {
             let Analysed { summary, samples, .. } = &phase.analysed;
-            let side = Side::new(label, summary, samples, basis, Statistic::Median);
+            let side = ComparisonSide::new(label, summary, samples, basis, Statistic::Median);
             let floor = if basis == Basis::Delay { 0.0 } else { side.floor };
-            Side { floor, ..side }
+            ComparisonSide { floor, ..side }
         };
-        let question = Question { basis, seed: 1, ..Question::default() };
+        let question = ComparisonSettings { basis, seed: 1, ..ComparisonSettings::default() };
         let comparison = compare(&side("idle", &idle), &side("loaded", &loaded), &question);
         Ok(Phases { idle, loaded, streams, comparison })
     }
 }
 
-impl Phase {
+impl LoadPhase {
     fn measure(
         instrument: &dyn Instrument,
         options: &Options,
         stop: &Stop,
         observer: &mut dyn Observer,
-    ) -> Result<Phase, Error> {
+    ) -> Result<LoadPhase, Error> {
         let (mut analyses, mut records) = (Analyses::new(options.clone()), RecordCollector::default());
         let mut observers: [&mut dyn Observer; 3] = [&mut analyses, &mut records, observer];
         instrument.run(stop, &mut observers)?;
         let analysed = analyses.finish().into_iter().next();
         let analysed = analysed.ok_or_else(|| Error::Load("the test has no stream".to_owned()))?;
-        Ok(Phase { analysed, records: records.records.into_iter().next().unwrap_or_default() })
+        Ok(LoadPhase { analysed, records: records.records.into_iter().next().unwrap_or_default() })
     }
 }

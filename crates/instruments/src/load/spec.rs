@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use jitlat_core::priority::UnknownCategory;
-use jitlat_core::quantity::{self, QuantityError, Rate};
+use jitlat_core::quantity::{self, QuantityError, SendingRate};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{AccessCategory, Direction, Dscp, Schedule, Span, TestSpec, Transport};
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct LoadSpec {
     text: String,
     transport: Transport,
     /// Of all streams together; `None`: as fast as TCP goes.
-    rate: Option<Rate>,
+    rate: Option<SendingRate>,
     payload: u64,
     streams: usize,
     dscp: Dscp,
@@ -26,13 +26,13 @@ pub struct LoadSpec {
 /// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
 /// A server grants one client 32 sessions, and the test needs one of them.
-const MOST_STREAMS: usize = 31;
+const MAX_STREAMS: usize = 31;
 /// The most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
-const MOST_PACKETS: u64 = 8_000_000;
+const MAX_PACKETS: u64 = 8_000_000;
 /// Bits a second of a stream without a rate. Less in long tests, so that all records fit.
-const UNLIMITED: f64 = 1e9;
+const UNLIMITED_STREAM_BITS: f64 = 1e9;
 /// Bits a second of all streams without a rate: most of what a server grants a client in one direction.
-const UNLIMITED_TOGETHER: f64 = 8e9;
+const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {
     /// Priority of its packets within this host (`SO_PRIORITY`); `None`: the default.
@@ -46,7 +46,7 @@ impl LoadSpec {
     /// [`Error::Spec`] if such a stream is impossible.
     pub fn streams(&self, duration: Span, unlimited: usize) -> Result<Vec<TestSpec>, Error> {
         let period = self.period(duration, unlimited)?;
-        let packets = (duration.0 as u64).div_ceil(period.0.max(1) as u64).clamp(1, MOST_PACKETS);
+        let packets = (duration.0 as u64).div_ceil(period.0.max(1) as u64).clamp(1, MAX_PACKETS);
         let schedule = Schedule::Periodic;
         let spec = TestSpec::new(self.direction, self.transport, packets, self.payload, period, schedule);
         let mut spec = spec.map_err(|e| Error::from(e).while_doing(format!("the load {self}")))?;
@@ -67,17 +67,17 @@ impl LoadSpec {
     /// Time between the packets of a stream that lasts `duration`.
     fn period(&self, duration: Span, unlimited: usize) -> Result<Span, Error> {
         let of_bits = |bits: f64| {
-            let period = Rate::Bits(bits).period(self.payload);
+            let period = SendingRate::Bits(bits).period(self.payload);
             period.map_err(|e| Error::Load(format!("the load {self}: {e}")))
         };
         let streams = self.streams;
         match self.rate {
-            Some(Rate::Packets(period)) => Ok(period.times(streams as i64)),
-            Some(Rate::Bits(bits)) => of_bits(bits / streams as f64),
+            Some(SendingRate::Packets(period)) => Ok(period.times(streams as i64)),
+            Some(SendingRate::Bits(bits)) => of_bits(bits / streams as f64),
             None => {
-                let sparse = Span(duration.0.saturating_mul(streams as i64) / MOST_PACKETS as i64);
-                let share = UNLIMITED_TOGETHER / unlimited.max(1) as f64;
-                Ok(of_bits(UNLIMITED.min(share))?.max(sparse))
+                let sparse = Span(duration.0.saturating_mul(streams as i64) / MAX_PACKETS as i64);
+                let share = UNLIMITED_TOTAL_BITS / unlimited.max(1) as f64;
+                Ok(of_bits(UNLIMITED_STREAM_BITS.min(share))?.max(sparse))
             }
         }
     }
@@ -115,8 +115,8 @@ impl FromStr for LoadSpec {
         for part in parts {
             match part.split_once('=') {
                 Some(("streams", n)) => {
-                    let n = n.parse().ok().filter(|n| (1..=MOST_STREAMS).contains(n));
-                    streams = n.ok_or_else(|| bad(&format!("streams are 1 to {MOST_STREAMS}")))?;
+                    let n = n.parse().ok().filter(|n| (1..=MAX_STREAMS).contains(n));
+                    streams = n.ok_or_else(|| bad(&format!("streams are 1 to {MAX_STREAMS}")))?;
                 }
                 Some(("dscp", d)) => dscp = d.parse().map_err(|e| bad(&format!("{e}")))?,
                 Some(("ac", c)) => {
@@ -142,8 +142,8 @@ impl FromStr for LoadSpec {
                 "ac and priority are of what this host sends: give them to the `jitlat serve` there",
             ));
         }
-        if let Some(Rate::Bits(bits)) = rate {
-            Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?;
+        if let Some(SendingRate::Bits(bits)) = rate {
+            SendingRate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?;
         }
         Ok(LoadSpec { text: text.to_owned(), transport, rate, payload, streams, dscp, priority, direction })
     }
@@ -201,7 +201,7 @@ mod tests {
         let rate = |seconds: i64| {
             let streams = load.streams(Span::seconds(seconds), load.unlimited()).unwrap();
             let packets: u64 = streams.iter().map(|s| u64::from(s.packets())).sum();
-            assert!(streams.len() == 20 && packets <= MOST_PACKETS + 20, "{packets}");
+            assert!(streams.len() == 20 && packets <= MAX_PACKETS + 20, "{packets}");
             f64::from(streams[0].payload()) * 8.0 / streams[0].period().as_seconds()
         };
         assert!((rate(40) - 8e9 / 20.0).abs() < 1e5, "{}", rate(40));
@@ -216,6 +216,6 @@ mod tests {
     #[test]
     fn a_load_is_bounded_in_records() {
         let fast: LoadSpec = "udp:1000000/s,payload=12".parse().unwrap();
-        assert_eq!(u64::from(fast.streams(Span::seconds(3600), 1).unwrap()[0].packets()), MOST_PACKETS);
+        assert_eq!(u64::from(fast.streams(Span::seconds(3600), 1).unwrap()[0].packets()), MAX_PACKETS);
     }
 }

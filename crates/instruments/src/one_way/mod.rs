@@ -11,7 +11,7 @@ pub use protocol::{OneWayClient, OneWayProtocol};
 pub use protocols::ONE_WAY_PROTOCOLS;
 
 use crate::error::Error;
-use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
+use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::{Ending, HostFacts};
@@ -19,7 +19,7 @@ use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, PacketRecord, Session, Span, TestSpec, Transport};
 use jitlat_net::client::{self, EarlierTest, TestRequest};
 use jitlat_net::clock;
-use jitlat_proto::jitlat::{Dialect, Limits, Recording, SessionId};
+use jitlat_proto::jitlat::{Dialect, Recording, ServerLimits, SessionId};
 use protocols::jitlat::JitlatClient;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl OneWay {
 
 /// What was left at this host by a test whose program ended before the server delivered its results.
 #[derive(Clone, Debug)]
-pub struct Interrupted {
+pub struct InterruptedTest {
     /// The session as far as it was known.
     pub session: Session,
     /// The packets that this host received; empty for a stream that it sent.
@@ -62,10 +62,10 @@ impl OneWay {
     /// [`Error`], for example if the server no longer has the results of that test.
     pub fn collect(
         &self,
-        left: Vec<Interrupted>,
+        left: Vec<InterruptedTest>,
         stop: &Stop,
         observer: &mut dyn Observer,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<TestOutcome, Error> {
         let ids: Vec<Option<&str>> = left.iter().map(|l| l.session.id.as_deref()).collect();
         if ids.windows(2).any(|pair| pair[0] != pair[1]) {
             let why = "the logs are of different tests: collect one test at a time";
@@ -85,7 +85,8 @@ impl OneWay {
             sessions
         };
         observer.event(&Event::Concluding(&before));
-        let request = TestRequest { dialect: Dialect::V3, ..self.settings.clone() };
+        let mut request = self.settings.clone();
+        request.terms.dialect = Dialect::V3;
         let measured = client::collect(
             &request,
             EarlierTest { session, recordings },
@@ -93,7 +94,7 @@ impl OneWay {
             &mut complete(&known, observer),
         )?;
         let sessions = known(&measured.sessions);
-        Ok(Outcome { sessions, ..measured.into() })
+        Ok(TestOutcome { sessions, ..measured.into() })
     }
 }
 
@@ -110,10 +111,10 @@ fn complete<'a>(
     }
 }
 
-fn recording(left: &Interrupted) -> Option<Recording> {
+fn recording(left: &InterruptedTest) -> Option<Recording> {
     let spec = &left.session.spec;
     (spec.direction() == Direction::Down).then(|| {
-        let mut recording = Recording::new(Limits::record_limit(spec));
+        let mut recording = Recording::new(ServerLimits::record_limit(spec));
         recording.extend(left.records.iter().copied());
         recording
     })
@@ -138,7 +139,7 @@ fn merge(before: &Session, now: &Session) -> Session {
 }
 
 impl Instrument for OneWay {
-    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let created = clock::wall();
         let annotated = |sessions: &[Session]| -> Vec<Session> {
             let mut sessions = sessions.to_vec();
@@ -150,11 +151,11 @@ impl Instrument for OneWay {
         };
         self.client.check(self)?;
         let outcome = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
-        Ok(Outcome { sessions: annotated(&outcome.sessions), ..outcome })
+        Ok(TestOutcome { sessions: annotated(&outcome.sessions), ..outcome })
     }
 
     fn duration(&self) -> Result<Span, Error> {
-        Ok(self.settings.specs.iter().map(TestSpec::duration).max().unwrap_or_default())
+        Ok(self.settings.terms.specs.iter().map(TestSpec::duration).max().unwrap_or_default())
     }
 
     fn quantity(&self) -> &'static str {

@@ -4,7 +4,7 @@
 use super::OneWay;
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
-use crate::instrument::Outcome;
+use crate::instrument::TestOutcome;
 use crate::ping::protocol::ProtocolServer;
 use crate::stop::Stop;
 use jitlat_core::observer::Observer;
@@ -58,5 +58,5 @@ pub trait OneWayClient: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error>;
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error>;
 }

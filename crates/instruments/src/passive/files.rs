@@ -1,7 +1,7 @@
 //! Two captures in files, each read from its beginning.
 
 use super::error::PassiveError;
-use super::outcome::{Followed, PassiveOutcome, forward};
+use super::outcome::{MatchedCaptures, PassiveOutcome, forward};
 use super::reader::{CaptureReader, NamedCapture};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
@@ -12,7 +12,8 @@ use jitlat_passive::pipeline::{
 };
 use jitlat_passive::verdict::explain_no_match;
 use jitlat_passive::{
-    CaiaMatcher, Fields, IdentityRule, Matcher, NoPlan, PacketPreview, Plan, Point, Sides, survey,
+    CaiaMatcher, CapturePoint, IdentityFields, IdentityRule, MatchPlan, Matcher, NoPlan, PacketPreview,
+    Sides, survey,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use std::fmt;
@@ -21,9 +22,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Longest time between the passages of a packet at both points.
-pub(super) const WINDOW: Span = Span::seconds(10);
+pub(super) const MAX_TRANSIT: Span = Span::seconds(10);
 /// The same, when matching as the CAIA tool does.
-const CAIA_WINDOW: Span = Span::seconds(60);
+const CAIA_MAX_TRANSIT: Span = Span::seconds(60);
 
 /// Where the packets of a point are read from: pcap or pcapng, plain or compressed.
 #[non_exhaustive]
@@ -122,11 +123,11 @@ impl Passive {
         drop(heads);
         observer.capture_event(&CaptureEvent::Planned(&plan));
         let identity = IdentityRule { fields: self.fields(&plan), available };
-        let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
+        let window = self.window.unwrap_or(if is_caia { CAIA_MAX_TRANSIT } else { MAX_TRANSIT });
         let part = self.part.zip(first.as_ref()).map(|(part, first)| part.of(first, window));
         let numbers = SharedFlowNumbers::default();
         let mut sides = plan.sides.iter().cloned();
-        let mut ends = [Point::Reference, Point::Monitor].into_iter();
+        let mut ends = [CapturePoint::Reference, CapturePoint::Monitor].into_iter();
         let mut captures = readers.map(|reader| {
             reader.name_packets(NamingRule {
                 sides: sides.next().unwrap_or_default(),
@@ -158,7 +159,7 @@ impl Passive {
         };
         let mut failures = Vec::new();
         let captures = captures.map(|c| finish(c, &mut failures));
-        let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
+        let followed = MatchedCaptures { plan, identity, window, captures, counts, numbers, failures };
         Ok(Ok(self.conclude(followed, observers, observer)))
     }
 
@@ -169,7 +170,7 @@ impl Passive {
         [reference, monitor]: &[Vec<PacketPreview>; 2],
         again: [Option<Vec<PathBuf>>; 2],
         available: usize,
-    ) -> Result<Result<Plan, (NoPlan, Option<Plan>)>, PassiveError> {
+    ) -> Result<Result<MatchPlan, (NoPlan, Option<MatchPlan>)>, PassiveError> {
         let asked = self.sides.as_ref();
         let mut plan = survey(reference, monitor, asked);
         if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
@@ -183,9 +184,9 @@ impl Passive {
         // Without a survey, what the user has specified must be enough.
         let identified = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
         if let (Some(sides), true) = (asked, identified) {
-            return Ok(Ok(Plan {
+            return Ok(Ok(MatchPlan {
                 sides: [sides.clone(), sides.clone()],
-                fields: Fields::ALL,
+                fields: IdentityFields::ALL,
                 offset: Span::ZERO,
                 common: 0,
                 direction_assumed: false,
@@ -225,7 +226,7 @@ fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFac
 pub(super) struct Unmatched {
     why: NoPlan,
     /// The traffic they have in common between other addresses, if there is any.
-    elsewhere: Option<Plan>,
+    elsewhere: Option<MatchPlan>,
     readers: [CaptureReader; 2],
 }
 

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Addresses counted of a file, and those kept.
-const HOSTS: (usize, usize) = (4096, 16);
+const COUNTED_HOSTS: (usize, usize) = (4096, 16);
 
 impl Passive {
     /// Reads both captures once: what the runs over their parts need, the same for all of them.
@@ -82,7 +82,7 @@ fn index(path: &PathBuf, sample: &mut PreviewSample) -> Result<IndexedFile, Pass
         span = Some(span.map_or((f.at, f.at), |(a, b)| (a.min(f.at), b.max(f.at))));
         if let Ok(p) = f.packet() {
             for host in [p.src(), p.dst()] {
-                if hosts.len() < HOSTS.0 || hosts.contains_key(&host) {
+                if hosts.len() < COUNTED_HOSTS.0 || hosts.contains_key(&host) {
                     *hosts.entry(host).or_default() += 1;
                 }
             }
@@ -91,7 +91,7 @@ fn index(path: &PathBuf, sample: &mut PreviewSample) -> Result<IndexedFile, Pass
     }
     let mut hosts: Vec<(IpAddr, u64)> = hosts.into_iter().collect();
     hosts.sort_by_key(|(host, packets)| (Reverse(*packets), *host));
-    hosts.truncate(HOSTS.1);
+    hosts.truncate(COUNTED_HOSTS.1);
     Ok(IndexedFile {
         file: path.display().to_string(),
         first_ns: span.map(|s| s.0),

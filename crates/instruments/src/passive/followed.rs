@@ -1,35 +1,35 @@
 //! [`FollowedPoints`]: two captures that are still being written, read together in the order of their time.
 
 use super::error::PassiveError;
-use super::points::{PointEnd, Points};
+use super::points::{PointEnd, PointSource};
 use jitlat_core::time::SteadyTime;
 use jitlat_core::{Span, WallTime};
-use jitlat_net::capture::Followed;
+use jitlat_net::capture::FollowedFiles;
 use jitlat_net::clock;
-use jitlat_passive::pipeline::{Delivered, Delivery, FrameBatch};
-use jitlat_passive::{Plan, Point};
-use jitlat_proto::digest::Rule;
+use jitlat_passive::pipeline::{CapturedBatch, FrameBatch, PointDelivery};
+use jitlat_passive::{CapturePoint, MatchPlan};
+use jitlat_proto::digest::DigestRule;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 /// Frames in a delivery.
-const BATCH: usize = 1024;
+const FRAMES_PER_DELIVERY: usize = 1024;
 /// How long to wait where nothing new has been written.
-const PATIENCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Frames delivered between two attempts to make a plan.
-const BETWEEN_PLANS: usize = 8 * BATCH;
+const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
 /// Frames that are kept in any case until the plan is made, and how long a plan may take to be made of them.
-const KEPT: usize = 24 * BATCH;
-const PLANNING: Span = Span::millis(3500);
+const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
+const PLAN_TIMEOUT: Span = Span::millis(3500);
 /// By how much one capture may be read ahead of the other: what comes later waits on disk.
-const AHEAD: Span = Span::seconds(10);
+const MAX_LEAD: Span = Span::seconds(10);
 /// Frames of a capture are in order but for this much.
-const SLACK: Span = Span::millis(50);
+const MAX_DISORDER: Span = Span::millis(50);
 
 /// Two captures that are still being written.
 pub(super) struct FollowedPoints {
-    captures: [Followed; 2],
+    captures: [FollowedFiles; 2],
     /// First and last time of what was delivered of each.
     spans: [Option<(WallTime, WallTime)>; 2],
     /// Monitor clock minus reference clock, once there is a plan.
@@ -45,7 +45,7 @@ pub(super) struct FollowedPoints {
 impl FollowedPoints {
     /// Opens both.
     pub(super) fn open(paths: [&Path; 2]) -> Result<FollowedPoints, PassiveError> {
-        let [reference, monitor] = paths.map(Followed::open);
+        let [reference, monitor] = paths.map(FollowedFiles::open);
         Ok(FollowedPoints {
             captures: [reference?, monitor?],
             spans: [None; 2],
@@ -58,20 +58,20 @@ impl FollowedPoints {
     }
 
     /// What there is of a point; `None`: nothing new.
-    fn read(&mut self, point: Point) -> Option<Delivery> {
+    fn read(&mut self, point: CapturePoint) -> Option<PointDelivery> {
         let mut frames = FrameBatch::default();
-        if self.captures[point as usize].poll(BATCH, |f| frames.push(f)) == 0 {
+        if self.captures[point as usize].poll(FRAMES_PER_DELIVERY, |f| frames.push(f)) == 0 {
             return None;
         }
         let span = &mut self.spans[point as usize];
         for f in frames.frames() {
             *span = Some(span.map_or((f.at, f.at), |(first, last)| (first.min(f.at), last.max(f.at))));
         }
-        let covered = span.map(|(first, last)| (first, last - SLACK));
+        let covered = span.map(|(first, last)| (first, last - MAX_DISORDER));
         if self.offset.is_none() {
             self.plan_first(frames.len());
         }
-        Some(Delivery { point, what: Delivered::Frames(frames), covered })
+        Some(PointDelivery { point, what: CapturedBatch::Frames(frames), covered })
     }
 
     /// Gives time to make a plan before frames are delivered that push out the first ones. Without one, which packets that come later
@@ -79,43 +79,43 @@ impl FollowedPoints {
     fn plan_first(&mut self, frames: usize) {
         let before = self.early;
         self.early += frames;
-        if before < KEPT && self.early >= KEPT {
+        if before < MIN_PLAN_FRAMES && self.early >= MIN_PLAN_FRAMES {
             self.enough = Some(clock::steady());
         }
-        if before / BETWEEN_PLANS != self.early / BETWEEN_PLANS {
-            sleep(PATIENCE);
+        if before / FRAMES_PER_ATTEMPT != self.early / FRAMES_PER_ATTEMPT {
+            sleep(POLL_INTERVAL);
         }
     }
 
     /// Whether nothing is read because a plan is still to be made.
     fn is_planning(&self) -> bool {
-        let lately = |since: SteadyTime| clock::steady() - since < PLANNING;
+        let lately = |since: SteadyTime| clock::steady() - since < PLAN_TIMEOUT;
         self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
     }
 }
 
-impl Points for FollowedPoints {
+impl PointSource for FollowedPoints {
     fn salt(&self) -> Option<u64> {
         None
     }
 
-    fn follow(&mut self, plan: &Plan, _: &Rule) {
+    fn follow(&mut self, plan: &MatchPlan, _: &DigestRule) {
         self.offset = Some(plan.offset);
     }
 
-    fn next(&mut self) -> Option<Delivery> {
+    fn next(&mut self) -> Option<PointDelivery> {
         if self.is_planning() {
-            sleep(PATIENCE);
+            sleep(POLL_INTERVAL);
             return None;
         }
         let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
         // Until there is a plan the clocks are taken for equal.
         let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
         let (behind, other) = match monitor < reference {
-            true => (Point::Monitor, Point::Reference),
-            false => (Point::Reference, Point::Monitor),
+            true => (CapturePoint::Monitor, CapturePoint::Reference),
+            false => (CapturePoint::Reference, CapturePoint::Monitor),
         };
-        let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > AHEAD);
+        let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > MAX_LEAD);
         let mut delivery = self.read(behind);
         if delivery.is_none() && !(far && self.offset.is_some()) {
             delivery = self.read(other);
@@ -124,13 +124,13 @@ impl Points for FollowedPoints {
             return delivery;
         }
         if !self.stopping {
-            sleep(PATIENCE);
+            sleep(POLL_INTERVAL);
             return None;
         }
         // Nothing is late any more.
-        let point = *[Point::Reference, Point::Monitor].get(self.finished)?;
+        let point = *[CapturePoint::Reference, CapturePoint::Monitor].get(self.finished)?;
         self.finished += 1;
-        Some(Delivery { point, what: Delivered::Nothing, covered: self.spans[point as usize] })
+        Some(PointDelivery { point, what: CapturedBatch::Nothing, covered: self.spans[point as usize] })
     }
 
     fn ended(&self) -> bool {
@@ -139,11 +139,11 @@ impl Points for FollowedPoints {
 
     fn stop(&mut self) {
         self.stopping = true;
-        self.captures.iter_mut().for_each(Followed::end);
+        self.captures.iter_mut().for_each(FollowedFiles::end);
     }
 
     fn close(self) -> ([PointEnd; 2], Vec<PassiveError>) {
-        let end = |capture: &Followed| PointEnd {
+        let end = |capture: &FollowedFiles| PointEnd {
             drops: capture.drops(),
             notes: capture.notes().to_vec(),
             ..PointEnd::default()

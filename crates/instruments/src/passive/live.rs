@@ -2,10 +2,10 @@
 //! are waited for, up to a bounded number of sightings.
 
 use super::error::PassiveError;
-use super::files::WINDOW as FILES_WINDOW;
+use super::files::MAX_TRANSIT;
 use super::followed::FollowedPoints;
-use super::outcome::{Followed, PassiveOutcome, forward};
-use super::points::{LivePoint, LivePoints, PointEnd, Points};
+use super::outcome::{MatchedCaptures, PassiveOutcome, forward};
+use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::Span;
@@ -14,24 +14,24 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::clock;
 use jitlat_passive::identity::salted;
 use jitlat_passive::pipeline::{
-    Delivered, Delivery, Learner, Merger, NamingRule, NotLearnt, PacketNamer, SharedFlowNumbers,
+    CapturedBatch, Learner, Merger, NamingRule, NotLearnt, PacketNamer, PointDelivery, SharedFlowNumbers,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
-use jitlat_passive::{IdentityRule, Matcher, Plan, Point, Sides};
-use jitlat_proto::digest::Rule;
-use jitlat_proto::jitlat::Key;
+use jitlat_passive::{CapturePoint, IdentityRule, MatchPlan, Matcher, Sides};
+use jitlat_proto::digest::DigestRule;
+use jitlat_proto::jitlat::PresharedKey;
 
 /// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
 /// files, because a packet lost towards the reference point delays the pairs by this much.
-pub(super) const WINDOW: Span = Span::seconds(5);
+pub(super) const LIVE_MAX_TRANSIT: Span = Span::seconds(5);
 /// How long the end waits for packets that the points have not delivered yet.
-pub(super) const ENDING: Span = Span::seconds(3);
+pub(super) const END_TIMEOUT: Span = Span::seconds(3);
 /// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
-pub(super) const AVAILABLE: u16 = 200;
+pub(super) const CAPTURED_BYTES: u16 = 200;
 /// The same of captures in files, unless their packets show that it is less.
-const AVAILABLE_IN_FILES: u16 = 256;
+const CAPTURED_FILE_BYTES: u16 = 256;
 /// How long the end of captures in files may take to read.
-const READING: Span = Span::seconds(30);
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
 /// How to capture at live points, and for how long.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct LiveSettings {
     /// How to capture at interfaces of this host.
     pub interface: InterfaceSettings,
     /// The key shared with other hosts.
-    pub key: Option<Key>,
+    pub key: Option<PresharedKey>,
     /// End after this time; `None`: no limit.
     pub duration: Option<Span>,
     /// End after this many pairs; `None`: no limit.
@@ -72,22 +72,24 @@ impl Passive {
         let names = points.each_ref().map(ToString::to_string);
         if let [LivePoint::Files(reference), LivePoint::Files(monitor)] = &points {
             let files = FollowedPoints::open([reference, monitor])?;
-            let manner = Manner { same_clock: false, files: true, window: FILES_WINDOW, ending: READING };
+            let manner =
+                PointTraits { same_clock: false, files: true, window: MAX_TRANSIT, ending: FILE_END_TIMEOUT };
             return self.follow_points(files, manner, &names, settings, stop, observer);
         }
         let same_clock = points.iter().all(LivePoint::is_here);
         let hosts: Vec<Prefix> =
             self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
-        let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
-        let manner = Manner { same_clock, files: false, window: WINDOW, ending: ENDING };
+        let points =
+            LivePoints::open(points, settings.interface, &hosts, CAPTURED_BYTES, settings.key.as_ref())?;
+        let manner = PointTraits { same_clock, files: false, window: LIVE_MAX_TRANSIT, ending: END_TIMEOUT };
         self.follow_points(points, manner, &names, settings, stop, observer)
     }
 
     /// Analyses what points deliver.
     fn follow_points(
         &self,
-        mut points: impl Points,
-        manner: Manner,
+        mut points: impl PointSource,
+        manner: PointTraits,
         names: &[String; 2],
         settings: &LiveSettings,
         stop: &Stop,
@@ -101,8 +103,8 @@ impl Passive {
                 || settings.pairs.is_some_and(|n| pairs >= n)
         };
         let mut learner = match manner.files {
-            true => Learner::new(self.sides.clone(), AVAILABLE_IN_FILES.into(), None).finding_available(),
-            false => Learner::new(self.sides.clone(), AVAILABLE.into(), points.salt()),
+            true => Learner::new(self.sides.clone(), CAPTURED_FILE_BYTES.into(), None).finding_available(),
+            false => Learner::new(self.sides.clone(), CAPTURED_BYTES.into(), points.salt()),
         };
         let plan = loop {
             if let Some(delivery) = points.next() {
@@ -148,21 +150,21 @@ impl Passive {
                 "{frames} frames from before the addresses at both points were known are left out: there was no room to keep them"
             ));
         }
-        let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
+        let followed = MatchedCaptures { plan, identity, window, captures, counts, numbers, failures };
         Ok(self.conclude(followed, observers, observer))
     }
 
     /// The packets that another host should report; the sides are filled in for each point.
-    pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> Rule {
+    pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> DigestRule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
-        Rule { sides: Sides::default(), identity, protocols, port, without_echoes }
+        DigestRule { sides: Sides::default(), identity, protocols, port, without_echoes }
     }
 }
 
 /// What differs between kinds of points.
 #[derive(Clone, Copy)]
-struct Manner {
+struct PointTraits {
     /// Whether both points have one clock.
     same_clock: bool,
     /// Whether they are captures in files.
@@ -187,8 +189,8 @@ impl Following {
     /// and a packet may take up to `window`.
     pub(super) fn begin(
         passive: &Passive,
-        plan: &Plan,
-        points: &mut impl Points,
+        plan: &MatchPlan,
+        points: &mut impl PointSource,
         learner: &Learner,
         (offset, window): (Span, Span),
         echoes_apart: bool,
@@ -212,7 +214,7 @@ impl Following {
     }
 
     /// Asks the points to stop, and takes what they still deliver in this time.
-    pub(super) fn end(&mut self, points: &mut impl Points, ending: Span) {
+    pub(super) fn end(&mut self, points: &mut impl PointSource, ending: Span) {
         points.stop();
         let late = clock::steady() + ending;
         while !points.ended() && clock::steady() < late {
@@ -222,26 +224,26 @@ impl Following {
         }
     }
 
-    pub(super) fn take(&mut self, delivery: Delivery) {
-        let point: Point = delivery.point;
+    pub(super) fn take(&mut self, delivery: PointDelivery) {
+        let point: CapturePoint = delivery.point;
         let namer = &mut self.namers[point as usize];
         match delivery.what {
-            Delivered::Frames(frames) => {
+            CapturedBatch::Frames(frames) => {
                 frames.frames().for_each(|f| namer.push(&f));
                 for mut s in namer.take(Vec::new()) {
                     s.id = self.salt.map_or(s.id, |salt| salted(s.id, salt));
                     self.merger.push(point, s);
                 }
             }
-            Delivered::Sightings(list) => {
+            CapturedBatch::Sightings(list) => {
                 for s in list {
                     namer.facts_mut().count_ours(s.length);
                     self.merger.push(point, s);
                 }
             }
-            Delivered::Dropped(_, from, to) => self.merger.drops(point, from, to),
+            CapturedBatch::Dropped(_, from, to) => self.merger.drops(point, from, to),
             // Captured before there was a plan: the time it covers does not count.
-            Delivered::Previews(_) => return,
+            CapturedBatch::Previews(_) => return,
             _ => {}
         }
         if let Some((from, to)) = delivery.covered {

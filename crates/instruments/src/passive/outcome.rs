@@ -1,13 +1,15 @@
 //! [`PassiveOutcome`]: the result of a passive measurement.
 
 use super::error::PassiveError;
-use super::records::WayRecords;
+use super::records::DirectionRecords;
 use super::settings::{Matching, Passive};
+use jitlat_core::spec::Direction;
 use jitlat_core::{Session, Span};
 use jitlat_passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
 use jitlat_passive::{CaptureEvent, CaptureObserver, of_streams};
 use jitlat_passive::{
-    CapturePart, Estimator, Flows, IdentityRule, MatchCounts, PartState, PassiveResult, Plan, Streams, Way,
+    CapturePart, FlowAnalyzer, IdentityRule, MatchCounts, MatchPlan, PairEstimator, PartState, PassiveResult,
+    StreamBuilder,
 };
 
 /// The result of a passive measurement.
@@ -24,8 +26,8 @@ pub struct PassiveOutcome {
 }
 
 /// What is known once all packets are matched.
-pub(super) struct Followed {
-    pub(super) plan: Plan,
+pub(super) struct MatchedCaptures {
+    pub(super) plan: MatchPlan,
     pub(super) identity: IdentityRule,
     pub(super) window: Span,
     pub(super) captures: [CaptureFacts; 2],
@@ -35,7 +37,7 @@ pub(super) struct Followed {
 }
 
 /// Sends what was found since the last call to `observer`.
-pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn CaptureObserver) {
+pub(super) fn forward(observers: &mut MatchObservers<DirectionRecords>, observer: &mut dyn CaptureObserver) {
     if !observers.estimator.pairs().is_empty() {
         observer.capture_event(&CaptureEvent::Pairs(observers.estimator.pairs()));
         observers.estimator.take_pairs();
@@ -53,30 +55,34 @@ pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut
 
 impl Passive {
     /// The observers of the matcher that the settings need.
-    pub(super) fn observers(&self, plan: &Plan, part: Option<CapturePart>) -> MatchObservers<WayRecords> {
+    pub(super) fn observers(
+        &self,
+        plan: &MatchPlan,
+        part: Option<CapturePart>,
+    ) -> MatchObservers<DirectionRecords> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let streams = self.records && !is_caia;
         MatchObservers {
-            streams: streams.then(|| Streams::new(WayRecords::new(&plan.sides))),
-            flows: self.grouping.map(|_| Flows::new(self.max_turnaround)),
+            streams: streams.then(|| StreamBuilder::new(DirectionRecords::new(&plan.sides))),
+            flows: self.grouping.map(|_| FlowAnalyzer::new(self.max_turnaround)),
             matched: self.matched.then(Vec::new),
             part: part.filter(|_| self.part.is_some_and(|p| p.state)).map(|part| (part, Vec::new())),
-            ..MatchObservers::new(Estimator::new(self.interval, self.max_turnaround).of_part(part))
+            ..MatchObservers::new(PairEstimator::new(self.interval, self.max_turnaround).of_part(part))
         }
     }
 
     /// The outcome, from everything observed.
     pub(super) fn conclude(
         &self,
-        followed: Followed,
-        mut observers: MatchObservers<WayRecords>,
+        followed: MatchedCaptures,
+        mut observers: MatchObservers<DirectionRecords>,
         observer: &mut dyn CaptureObserver,
     ) -> PassiveOutcome {
         forward(&mut observers, observer);
-        let Followed { plan, identity, window, captures, counts, numbers, failures } = followed;
+        let MatchedCaptures { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
         let sessions = observers.streams.take().map_or_else(Vec::new, |streams| {
-            let sessions = Way::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));
+            let sessions = Direction::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));
             streams.into_sink().finish(&sessions, &mut of_streams(observer));
             sessions.into()
         });

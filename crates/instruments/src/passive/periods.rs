@@ -1,26 +1,27 @@
 //! Two live points without an end: what passes them, period by period of wall time, in bounded memory.
 
 use super::error::PassiveError;
-use super::live::{AVAILABLE, ENDING, Following, LiveSettings, WINDOW};
-use super::points::{LivePoint, LivePoints, PointEnd, Points};
+use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LIVE_MAX_TRANSIT, LiveSettings};
+use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
 use jitlat_net::clock;
-use jitlat_passive::pipeline::{Delivered, Delivery, Learner, Merger};
-use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Way};
+use jitlat_passive::pipeline::{CapturedBatch, Learner, Merger, PointDelivery};
+use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams};
 use std::collections::BTreeMap;
 
 /// A clock that was set by more than this makes a capture begin anew.
-pub(super) const STEP: Span = Span::millis(500);
+pub(super) const MAX_CLOCK_STEP: Span = Span::millis(500);
 /// Time between two looks at clocks, and at whether anything is recognised.
-const LOOK: Span = Span::seconds(1);
+const CHECK_INTERVAL: Span = Span::seconds(1);
 /// Looks in a row, packets each way, without a match after which what was learnt of the points is not true any more.
-const ASTRAY: u32 = 15;
-const UNKNOWN: u64 = 16;
+const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
+const MIN_UNMATCHED_PACKETS: u64 = 16;
 /// Most periods that are ended at a time while nothing is learnt.
-const AT_ONCE: i64 = 100;
+const MAX_PERIODS_ENDED: i64 = 100;
 
 /// What becomes of a capture without an end.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub enum PeriodEvent<'a> {
         /// What is known of the way so far.
         session: &'a Session,
         /// Which way.
-        way: usize,
+        direction: usize,
         /// Those that have arrived, numbered within the period.
         records: &'a [PacketRecord],
     },
@@ -89,12 +90,13 @@ impl Passive {
         let same_clock = points.iter().all(LivePoint::is_here);
         let hosts: Vec<Prefix> =
             self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
-        let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
+        let points =
+            LivePoints::open(points, settings.interface, &hosts, CAPTURED_BYTES, settings.key.as_ref())?;
         each(PeriodEvent::Listening(names.each_ref().map(String::as_str)));
-        let run = Run {
+        let run = PeriodCapture {
             passive: self,
             every: every.max(Span(1)),
-            window: self.window.unwrap_or(WINDOW),
+            window: self.window.unwrap_or(LIVE_MAX_TRANSIT),
             same_clock,
             stop,
             first: clock::wall().0.div_euclid(every.0.max(1)),
@@ -108,7 +110,7 @@ impl Passive {
 }
 
 /// A capture under way.
-struct Run<'a> {
+struct PeriodCapture<'a> {
     passive: &'a Passive,
     every: Span,
     window: Span,
@@ -123,9 +125,9 @@ struct Run<'a> {
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
-impl Run<'_> {
+impl PeriodCapture<'_> {
     fn follow(mut self, mut points: LivePoints) -> CaptureEnd {
-        let mut learner = Learner::new(self.passive.sides.clone(), AVAILABLE.into(), points.salt());
+        let mut learner = Learner::new(self.passive.sides.clone(), CAPTURED_BYTES.into(), points.salt());
         let mut next = self.first;
         let plan = loop {
             if let Some(delivery) = points.next() {
@@ -149,9 +151,9 @@ impl Run<'_> {
         }
         let clocks = (offset, self.window);
         let mut following = Following::begin(self.passive, &plan, &mut points, &learner, clocks, false);
-        let mut periods = Periods::new(self.every, begin, self.window, plan.sides.clone());
+        let mut periods = PeriodStreams::new(self.every, begin, self.window, plan.sides.clone());
         learner.into_held().for_each(|delivery| following.take(delivery));
-        let mut astray = Astray::default();
+        let mut astray = MatchWatchdog::default();
         let reason = loop {
             if let Some(reason) = self.is_over(&points) {
                 break reason;
@@ -171,7 +173,7 @@ impl Run<'_> {
                 }
             }
             let now = clock::steady();
-            if now - self.looked >= LOOK {
+            if now - self.looked >= CHECK_INTERVAL {
                 self.looked = now;
                 if astray.is_lost(&following.merger) {
                     break Some("packets pass both points, and none is recognised any more: the clocks or addresses changed".to_owned());
@@ -179,7 +181,7 @@ impl Run<'_> {
             }
         };
         let false_losses = astray.looks > 0;
-        following.end(&mut points, ENDING);
+        following.end(&mut points, END_TIMEOUT);
         let end = end_of(points, reason);
         following.merger.finish(&mut periods, |periods| self.hand_on(periods));
         while periods.is_open() && !false_losses {
@@ -195,7 +197,7 @@ impl Run<'_> {
         }
         let (wall, steady) = self.clocks;
         let step = (clock::wall() - wall) - (clock::steady() - steady);
-        if step.0.abs() > STEP.0 {
+        if step.0.abs() > MAX_CLOCK_STEP.0 {
             return Some(Some(format!("the clock was set by {:.3} s", step.as_seconds())));
         }
         points.ended().then(|| Some(String::new()))
@@ -203,9 +205,9 @@ impl Run<'_> {
 
     /// Ends periods in which nothing was learnt; the next one.
     fn wait(&mut self, mut next: i64) -> i64 {
-        let over = clock::wall() - self.window - ENDING;
+        let over = clock::wall() - self.window - END_TIMEOUT;
         let now = over.0.div_euclid(self.every.0);
-        next = next.max(now - AT_ONCE);
+        next = next.max(now - MAX_PERIODS_ENDED);
         while next < now {
             let dropped = self.dropped.remove(&next).unwrap_or(0);
             let is_whole = next > self.first;
@@ -220,30 +222,30 @@ impl Run<'_> {
         next
     }
 
-    fn count_drops(&mut self, delivery: &Delivery) {
-        if let Delivered::Dropped(packets, _, to) = delivery.what {
+    fn count_drops(&mut self, delivery: &PointDelivery) {
+        if let CapturedBatch::Dropped(packets, _, to) = delivery.what {
             *self.dropped.entry(to.0.div_euclid(self.every.0)).or_default() += packets;
         }
     }
 
     /// Hands on what has arrived.
-    fn hand_on(&mut self, periods: &mut Periods) {
+    fn hand_on(&mut self, periods: &mut PeriodStreams) {
         let fresh: Vec<PeriodRecord> = periods.records().collect();
-        for part in fresh.chunk_by(|a, b| (a.period, a.way) == (b.period, b.way)) {
-            let (period, way) = (part[0].period, part[0].way);
-            let session = periods.session_before(period, way);
+        for part in fresh.chunk_by(|a, b| (a.period, a.direction) == (b.period, b.direction)) {
+            let (period, direction) = (part[0].period, part[0].direction);
+            let session = periods.session_before(period, direction);
             let records: Vec<PacketRecord> = part.iter().map(|found| found.record).collect();
             (self.each)(PeriodEvent::Records {
                 period,
                 session: &session,
-                way: way as usize,
+                direction: direction as usize,
                 records: &records,
             });
         }
     }
 
     /// Ends the next period; `over`: its time has passed.
-    fn end(&mut self, periods: &mut Periods, over: bool) {
+    fn end(&mut self, periods: &mut PeriodStreams, over: bool) {
         let EndedPeriod { period, sessions } = periods.end();
         let later = self.dropped.split_off(&(period + 1));
         let dropped = std::mem::replace(&mut self.dropped, later).into_values().sum();
@@ -273,24 +275,27 @@ fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
 
 /// Finds that nothing is recognised any more although packets go both ways at both points.
 #[derive(Default)]
-struct Astray {
+struct MatchWatchdog {
     before: [MatchCounts; 2],
     looks: u32,
 }
 
-impl Astray {
+impl MatchWatchdog {
     fn is_lost(&mut self, merger: &Merger) -> bool {
-        let now = Way::BOTH.map(|way| merger.counts(way));
+        let now = Direction::BOTH.map(|direction| merger.counts(direction));
         let new = |of: fn(&MatchCounts) -> u64| -> u64 {
             now.iter().zip(&self.before).map(|(now, before)| of(now) - of(before)).sum()
         };
         let matched = new(|c| c.matched);
-        let unknown = now.iter().zip(&self.before).all(|(now, before)| now.unseen - before.unseen >= UNKNOWN);
+        let unknown = now
+            .iter()
+            .zip(&self.before)
+            .all(|(now, before)| now.unseen - before.unseen >= MIN_UNMATCHED_PACKETS);
         if matched > 0 {
             (self.before, self.looks) = (now, 0);
         } else if unknown {
             self.looks += 1;
         }
-        self.looks >= ASTRAY
+        self.looks >= MAX_CHECKS_WITHOUT_MATCH
     }
 }

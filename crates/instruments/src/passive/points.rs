@@ -8,10 +8,10 @@ use jitlat_net::clock;
 use jitlat_net::digest::{DigestCollector, is_own};
 use jitlat_passive::flows::UNKNOWN_FLOW;
 use jitlat_passive::packet::decode;
-use jitlat_passive::pipeline::{CaptureFacts, Delivered, Delivery, FrameBatch};
-use jitlat_passive::{Plan, Point, Sighting};
-use jitlat_proto::digest::{self, CollectorEvent, Digest, Entries, Listen, Rule};
-use jitlat_proto::jitlat::Key;
+use jitlat_passive::pipeline::{CaptureFacts, CapturedBatch, FrameBatch, PointDelivery};
+use jitlat_passive::{CapturePoint, MatchPlan, Sighting};
+use jitlat_proto::digest::{self, CollectorEvent, Digest, DigestRule, Entries, Listen};
+use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a point waits for a packet before it reports that there was none.
-const PATIENCE: Duration = Duration::from_millis(20);
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Frames taken from the kernel, and a batch of it more, before they are delivered.
-const FRAMES: usize = 2048;
+const FRAMES_PER_DELIVERY: usize = 2048;
 /// Deliveries that can be queued. A point that finds the queue full waits, and the kernel counts what it drops
 /// meanwhile.
-const WAITING: usize = 64;
+const MAX_QUEUED_DELIVERIES: usize = 64;
 /// Packets of an interface are in order but for this much: several processors receive them.
-const SLACK: Span = Span::millis(2);
+const MAX_DISORDER: Span = Span::millis(2);
 /// How long to wait for a delivery before checking for a stop.
-const LOOK_UP: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where a live point captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,15 +107,15 @@ impl PointEnd {
 }
 
 /// What delivers the packets of both points.
-pub(super) trait Points {
+pub(super) trait PointSource {
     /// The salt of all packet names, if another host computes some of them.
     fn salt(&self) -> Option<u64>;
 
     /// Sends both points the rule by which packets are selected; each gets its own sides.
-    fn follow(&mut self, plan: &Plan, rule: &Rule);
+    fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule);
 
     /// The next delivery; `None` if there is none within a short time.
-    fn next(&mut self) -> Option<Delivery>;
+    fn next(&mut self) -> Option<PointDelivery>;
 
     /// Whether a point has ended, so that nothing more can be matched.
     fn ended(&self) -> bool;
@@ -130,9 +130,9 @@ pub(super) trait Points {
 /// Both points. Dropping this ends them.
 pub(super) struct LivePoints {
     names: [LivePoint; 2],
-    deliveries: Receiver<Delivery>,
+    deliveries: Receiver<PointDelivery>,
     stop: Arc<AtomicBool>,
-    plans: [Option<Sender<Rule>>; 2],
+    plans: [Option<Sender<DigestRule>>; 2],
     threads: [Option<JoinHandle<PointEnd>>; 2],
     gone: bool,
     salt: Option<u64>,
@@ -146,9 +146,9 @@ impl LivePoints {
         settings: InterfaceSettings,
         hosts: &[Prefix],
         available: u16,
-        key: Option<&Key>,
+        key: Option<&PresharedKey>,
     ) -> Result<LivePoints, PassiveError> {
-        let (to, deliveries) = sync_channel(WAITING);
+        let (to, deliveries) = sync_channel(MAX_QUEUED_DELIVERIES);
         let own = names.iter().find_map(LivePoint::port).unwrap_or(digest::PORT);
         let mut points = LivePoints {
             names,
@@ -159,7 +159,7 @@ impl LivePoints {
             gone: false,
             salt: None,
         };
-        for point in [Point::Reference, Point::Monitor] {
+        for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             let k = point as usize;
             let (plan, plans) = channel();
             let link = PointLink { point, plans, to: to.clone(), stop: Arc::clone(&points.stop) };
@@ -184,20 +184,20 @@ impl LivePoints {
     }
 }
 
-impl Points for LivePoints {
+impl PointSource for LivePoints {
     fn salt(&self) -> Option<u64> {
         self.salt
     }
 
-    fn follow(&mut self, plan: &Plan, rule: &Rule) {
+    fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
             // A point that has ended needs no plan.
-            let _ = to.as_ref().map(|to| to.send(Rule { sides: sides.clone(), ..rule.clone() }));
+            let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
         }
     }
 
-    fn next(&mut self) -> Option<Delivery> {
-        match self.deliveries.recv_timeout(LOOK_UP) {
+    fn next(&mut self) -> Option<PointDelivery> {
+        match self.deliveries.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(delivery) => Some(delivery),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
@@ -237,16 +237,16 @@ impl Points for LivePoints {
 
 /// What a point's thread shares with the others.
 struct PointLink {
-    point: Point,
-    plans: Receiver<Rule>,
-    to: SyncSender<Delivery>,
+    point: CapturePoint,
+    plans: Receiver<DigestRule>,
+    to: SyncSender<PointDelivery>,
     stop: Arc<AtomicBool>,
 }
 
 impl PointLink {
     /// Sends a delivery; false if the receiver no longer exists.
-    fn deliver(&self, what: Delivered, covered: Option<(WallTime, WallTime)>) -> bool {
-        self.to.send(Delivery { point: self.point, what, covered }).is_ok()
+    fn deliver(&self, what: CapturedBatch, covered: Option<(WallTime, WallTime)>) -> bool {
+        self.to.send(PointDelivery { point: self.point, what, covered }).is_ok()
     }
 
     fn is_stopping(&self) -> bool {
@@ -264,20 +264,20 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         if last {
             capture.settle();
         }
-        if let Ok(Rule { sides, .. }) = link.plans.try_recv() {
+        if let Ok(DigestRule { sides, .. }) = link.plans.try_recv() {
             let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
             // Where the kernel cannot filter, the namer does.
             let _ = capture.limit_to(&hosts);
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);
         // A queue that is never empty is that of a busy interface, nearly in order.
-        let covered = covered.or_else(|| Some(frames.latest()? - SLACK)).map(|to| (began, to));
-        let what = if frames.is_empty() { Delivered::Nothing } else { Delivered::Frames(frames) };
+        let covered = covered.or_else(|| Some(frames.latest()? - MAX_DISORDER)).map(|to| (began, to));
+        let what = if frames.is_empty() { CapturedBatch::Nothing } else { CapturedBatch::Frames(frames) };
         let (drops, now) = (capture.drops(), clock::wall());
         let lacks = drops > dropped.0;
         let drops_delivered = !lacks || {
             let since = dropped.1 - capture.delay();
-            link.deliver(Delivered::Dropped(drops - dropped.0, since, now), None)
+            link.deliver(CapturedBatch::Dropped(drops - dropped.0, since, now), None)
         };
         dropped = (drops, now);
         let delivered = drops_delivered && link.deliver(what, covered);
@@ -307,10 +307,10 @@ fn take_batches(
     let mut frames = FrameBatch::default();
     // Frames that are passed over count, too: a busy interface would keep this from ending.
     let mut all = 0;
-    while all < FRAMES {
+    while all < FRAMES_PER_DELIVERY {
         let now = clock::wall();
-        let patience = if frames.is_empty() && !last { PATIENCE } else { Duration::ZERO };
-        let taken = capture.poll(patience, |f| {
+        let timeout = if frames.is_empty() && !last { READ_TIMEOUT } else { Duration::ZERO };
+        let taken = capture.poll(timeout, |f| {
             if !decode(f.link, f.data, f.wire_length).is_ok_and(|p| is_own(&p, own)) {
                 frames.push(&f);
             }
@@ -338,7 +338,7 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
             stopping = true;
             collector.stop();
         }
-        let event = match collector.poll(PATIENCE) {
+        let event = match collector.poll(READ_TIMEOUT) {
             Ok(event) => event,
             Err(e) => {
                 end.notes.push(e.to_string());
@@ -354,14 +354,14 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
                 end.drops = totals.drops;
                 if let Some((from, to)) = covered {
                     let since = reached.replace(to).unwrap_or(from);
-                    if lacking > 0 && !link.deliver(Delivered::Dropped(lacking, since, to), None) {
+                    if lacking > 0 && !link.deliver(CapturedBatch::Dropped(lacking, since, to), None) {
                         return end;
                     }
                     lacking = 0;
                 }
                 let what = match entries {
-                    Entries::Previews(list) => Delivered::Previews(list),
-                    Entries::Digests(list) => Delivered::Sightings(list.iter().map(sighting).collect()),
+                    Entries::Previews(list) => CapturedBatch::Previews(list),
+                    Entries::Digests(list) => CapturedBatch::Sightings(list.iter().map(sighting).collect()),
                 };
                 if !link.deliver(what, covered) {
                     return end;
@@ -380,5 +380,5 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
 
 /// The sighting of a digest; it has no flow.
 fn sighting(d: &Digest) -> Sighting {
-    Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow: UNKNOWN_FLOW }
+    Sighting { at: d.at, id: d.id, length: d.length, direction: d.direction, flow: UNKNOWN_FLOW }
 }

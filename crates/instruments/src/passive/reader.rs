@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Sightings in a batch.
-const BATCH: usize = 1024;
+const SIGHTINGS_PER_BATCH: usize = 1024;
 /// Batches that can be queued: few, so that they are still in the CPU's cache when they are used.
-const WAITING: usize = 8;
+const MAX_QUEUED_BATCHES: usize = 8;
 
 /// Sightings, and the time that the capture covers so far.
 struct Batch {
@@ -36,10 +36,10 @@ impl CaptureReader {
     pub(super) fn start(name: String, capture: Capture) -> CaptureReader {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
-        let (batches_to, batches) = sync_channel(WAITING);
-        let (empty, empty_from) = sync_channel(WAITING);
+        let (batches_to, batches) = sync_channel(MAX_QUEUED_BATCHES);
+        let (empty, empty_from) = sync_channel(MAX_QUEUED_BATCHES);
         let thread = std::thread::spawn(move || {
-            read(capture, &head_to, &naming_from, &Batches { to: batches_to, empty: empty_from })
+            read(capture, &head_to, &naming_from, &BatchSender { to: batches_to, empty: empty_from })
         });
         CaptureReader { name, head, naming, batches, empty, thread }
     }
@@ -126,7 +126,7 @@ impl SightingSource for NamedCapture {
 }
 
 /// Sends batches, and receives the emptied ones back for reuse.
-struct Batches {
+struct BatchSender {
     to: SyncSender<Batch>,
     empty: Receiver<Vec<Sighting>>,
 }
@@ -134,14 +134,14 @@ struct Batches {
 /// The receiver no longer exists.
 struct ReceiverGone;
 
-impl Batches {
+impl BatchSender {
     /// Sends what is ready. Returns how many sightings should gather before the next call, so that those held back are
     /// not moved more often than they are sent.
     fn send(&self, namer: &mut PacketNamer) -> Result<usize, ReceiverGone> {
-        let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * BATCH));
+        let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * SIGHTINGS_PER_BATCH));
         let sightings = namer.take(room);
         self.to.send(Batch { sightings, span: namer.facts().span }).map_err(|_| ReceiverGone)?;
-        Ok(2 * namer.held().max(BATCH))
+        Ok(2 * namer.held().max(SIGHTINGS_PER_BATCH))
     }
 }
 
@@ -149,7 +149,7 @@ fn read(
     mut capture: Capture,
     head_to: &SyncSender<CaptureHead>,
     naming_from: &Receiver<NamingRule>,
-    batches: &Batches,
+    batches: &BatchSender,
 ) -> CaptureFacts {
     let mut head = CaptureHead::default();
     while !head.is_full()
@@ -163,7 +163,7 @@ fn read(
     }
     let Ok(rule) = naming_from.recv() else { return CaptureFacts::default() };
     let mut namer = PacketNamer::new(rule);
-    let mut due = 2 * BATCH;
+    let mut due = 2 * SIGHTINGS_PER_BATCH;
     for f in head.frames() {
         namer.push(&f);
         if namer.held() >= due {

@@ -1,17 +1,18 @@
-//! [`WayRecords`]: collects the records of both ways for the observer, in bounded memory.
+//! [`DirectionRecords`]: collects the records of both ways for the observer, in bounded memory.
 
+use jitlat_core::spec::Direction;
 use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
-use jitlat_passive::{Sides, StreamSink, Way};
+use jitlat_passive::{Sides, StreamSink};
 
 /// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
-const HELD: usize = 1 << 20;
+const MAX_HELD_RECORDS: usize = 1 << 20;
 /// Most records in one event.
-const CHUNK: usize = 1 << 14;
+const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
 /// Holds the records of both ways until the sessions are complete, or until there are too many.
-pub(super) struct WayRecords {
+pub(super) struct DirectionRecords {
     /// The sessions, without the number of packets and the times.
     sessions: [Session; 2],
     held: [Vec<PacketRecord>; 2],
@@ -20,16 +21,16 @@ pub(super) struct WayRecords {
     started: bool,
 }
 
-impl WayRecords {
+impl DirectionRecords {
     /// Without records; `sides` as each point sees them.
-    pub(super) fn new(sides: &[Sides; 2]) -> WayRecords {
-        let unknown = |way| {
-            let mut session = session(way, sides, MAX_PACKETS.into(), 0, Span(0));
+    pub(super) fn new(sides: &[Sides; 2]) -> DirectionRecords {
+        let unknown = |direction| {
+            let mut session = session(direction, sides, MAX_PACKETS.into(), 0, Span(0));
             session.sent = None;
             session
         };
-        WayRecords {
-            sessions: Way::BOTH.map(unknown),
+        DirectionRecords {
+            sessions: Direction::BOTH.map(unknown),
             held: Default::default(),
             open: [false; 2],
             started: false,
@@ -38,15 +39,15 @@ impl WayRecords {
 
     /// Sends the records that cannot be held any longer to `observer`.
     pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
-        for way in Way::BOTH.map(|w| w as usize) {
-            if self.held[way].len() >= HELD {
-                self.open[way] = true;
+        for direction in Direction::BOTH.map(|w| w as usize) {
+            if self.held[direction].len() >= MAX_HELD_RECORDS {
+                self.open[direction] = true;
                 if !std::mem::replace(&mut self.started, true) {
                     observer.event(&Event::Started(&self.sessions));
                 }
             }
-            if self.open[way] && !self.held[way].is_empty() {
-                self.send(way, observer);
+            if self.open[direction] && !self.held[direction].is_empty() {
+                self.send(direction, observer);
             }
         }
     }
@@ -57,22 +58,22 @@ impl WayRecords {
             observer.event(&Event::Started(sessions));
         }
         observer.event(&Event::Concluding(sessions));
-        Way::BOTH.iter().for_each(|way| self.send(*way as usize, observer));
+        Direction::BOTH.iter().for_each(|direction| self.send(*direction as usize, observer));
         observer.event(&Event::Finished(sessions));
     }
 
-    fn send(&mut self, way: usize, observer: &mut dyn Observer) {
-        for records in self.held[way].chunks(CHUNK) {
-            observer.event(&Event::Records { stream: way, records, tcp: &[] });
+    fn send(&mut self, direction: usize, observer: &mut dyn Observer) {
+        for records in self.held[direction].chunks(MAX_RECORDS_PER_EVENT) {
+            observer.event(&Event::Records { stream: direction, records, tcp: &[] });
         }
-        self.held[way].clear();
+        self.held[direction].clear();
     }
 }
 
-impl StreamSink for WayRecords {
+impl StreamSink for DirectionRecords {
     #[inline]
-    fn record(&mut self, way: Way, record: &PacketRecord) {
-        self.held[way as usize].push(*record);
+    fn record(&mut self, direction: Direction, record: &PacketRecord) {
+        self.held[direction as usize].push(*record);
     }
 }
 
@@ -101,12 +102,12 @@ mod tests {
             },
             _ => {}
         };
-        let mut held = WayRecords::new(&Default::default());
+        let mut held = DirectionRecords::new(&Default::default());
         let most = records[0].max(records[1]);
         for i in 0..most {
-            for way in Way::BOTH {
-                if i < records[way as usize] {
-                    held.record(way, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
+            for direction in Direction::BOTH {
+                if i < records[direction as usize] {
+                    held.record(direction, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
                 }
             }
             if i % 100_000 == 0 {
@@ -114,16 +115,20 @@ mod tests {
             }
         }
         held.forward(&mut observer);
-        let sessions = Way::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
+        let sessions = Direction::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
         held.finish(&sessions, &mut observer);
-        assert_eq!(known, [most < HELD], "how many there are is known from the beginning of few only");
+        assert_eq!(
+            known,
+            [most < MAX_HELD_RECORDS],
+            "how many there are is known from the beginning of few only"
+        );
         seen
     }
 
     #[test]
     fn of_few_everything_is_known_first_and_of_many_nothing_is_held() {
         assert_eq!(events([5, 3]), ["S", "C", "0:5", "1:3", "F"]);
-        let many = HELD + 300_000;
+        let many = MAX_HELD_RECORDS + 300_000;
         let seen = events([many, 3]);
         assert_eq!((seen.first(), seen.last()), (Some(&"S".to_owned()), Some(&"F".to_owned())));
         assert_eq!(seen[1..], [format!("0:{many}"), "C".into(), "1:3".into(), "F".into()]);

@@ -2,12 +2,12 @@
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
-use super::periods::{CaptureEnd, EndedCapturePeriod, PeriodEvent, STEP};
+use super::periods::{CaptureEnd, EndedCapturePeriod, MAX_CLOCK_STEP, PeriodEvent};
 use crate::stop::Stop;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::session::PASSIVE;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{PacketRecord, Session, Span, Stamp, WallTime};
 use jitlat_net::capture::interface::InterfaceCapture;
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// The protocol of its sessions.
 pub const SEGMENTS: &str = "segments";
 /// How long a capture waits for a packet.
-const PATIENCE: Duration = Duration::from_millis(20);
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long a period waits for the acknowledgements of its last segments; what comes later counts in a later period.
-const LATE: Span = Span::seconds(10);
+const ACK_GRACE: Span = Span::seconds(10);
 
 /// The data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor side
 /// and back, and losses beyond it.
@@ -40,7 +40,7 @@ pub struct SegmentCapture {
 
 /// A period that is not over.
 #[derive(Default)]
-struct Open {
+struct OpenPeriod {
     /// Segments of which it is known what became of them, and when the first passed.
     sent: u64,
     first: Option<WallTime>,
@@ -66,12 +66,12 @@ impl SegmentCapture {
         let every = every.max(Span(1));
         let (wall, steady) = (clock::wall(), clock::steady());
         let first = wall.0.div_euclid(every.0);
-        let mut run = Run { capture: self, every, first, next: first, open: BTreeMap::new(), each };
+        let mut run = SegmentRun { capture: self, every, first, next: first, open: BTreeMap::new(), each };
         let mut rounds = SegmentRounds::new(self.sides.clone(), self.port);
         let mut dropped = 0;
         let reasons = loop {
             let mut trouble = None;
-            let taken = capture.poll(PATIENCE, |f| {
+            let taken = capture.poll(READ_TIMEOUT, |f| {
                 if let Ok(p) = decode(f.link, f.data, f.wire_length)
                     && !is_own(&p, digest::PORT)
                 {
@@ -89,9 +89,9 @@ impl SegmentCapture {
                 dropped = drops;
             }
             run.take(rounds.fates());
-            run.end_before(now - LATE);
+            run.end_before(now - ACK_GRACE);
             let step = (now - wall) - (clock::steady() - steady);
-            if step.0.abs() > STEP.0 {
+            if step.0.abs() > MAX_CLOCK_STEP.0 {
                 trouble.get_or_insert(vec![format!("the clock was set by {:.3} s", step.as_seconds())]);
             }
             if let Some(reasons) = trouble {
@@ -105,7 +105,7 @@ impl SegmentCapture {
         Ok(CaptureEnd { reasons })
     }
 
-    fn session(&self, period: &Open, begin: WallTime) -> Session {
+    fn session(&self, period: &OpenPeriod, begin: WallTime) -> Session {
         let mut session = Session::new(jitlat_core::TestSpec::default());
         session.created = Some(period.first.unwrap_or(begin));
         (session.src, session.dst) = match (&self.sides.reference[..], &self.sides.monitor[..]) {
@@ -121,20 +121,20 @@ impl SegmentCapture {
     }
 }
 
-struct Run<'a> {
+struct SegmentRun<'a> {
     capture: &'a SegmentCapture,
     every: Span,
     /// The period in which the capture began.
     first: i64,
     /// The first that is not over.
     next: i64,
-    open: BTreeMap<i64, Open>,
+    open: BTreeMap<i64, OpenPeriod>,
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
-impl Run<'_> {
+impl SegmentRun<'_> {
     /// The period of `at`, or the first one that is not over.
-    fn period(&mut self, at: WallTime) -> &mut Open {
+    fn period(&mut self, at: WallTime) -> &mut OpenPeriod {
         self.open.entry(at.0.div_euclid(self.every.0).max(self.next)).or_default()
     }
 
@@ -152,15 +152,15 @@ impl Run<'_> {
             open.first = Some(open.first.map_or(fate.sent, |first| first.min(fate.sent)));
             let Some(returned) = fate.acknowledged else { continue };
             let mut record = PacketRecord::new(seq);
-            record.set(Moment::Sent, Stamp { at: fate.sent, source: Source::Wire });
-            record.set(Moment::Returned, Stamp { at: returned, source: Source::Wire });
+            record.set(Moment::Sent, Stamp { at: fate.sent, source: StampSource::Wire });
+            record.set(Moment::Returned, Stamp { at: returned, source: StampSource::Wire });
             record.set_size(u16::try_from(fate.length).ok());
             records.entry(number).or_default().push(record);
         }
         for (period, records) in records {
-            let mut session = self.capture.session(&Open::default(), self.begin_of(period));
+            let mut session = self.capture.session(&OpenPeriod::default(), self.begin_of(period));
             session.ending = Ending::Unknown;
-            (self.each)(PeriodEvent::Records { period, session: &session, way: 0, records: &records });
+            (self.each)(PeriodEvent::Records { period, session: &session, direction: 0, records: &records });
         }
     }
 

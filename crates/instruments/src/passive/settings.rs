@@ -3,7 +3,7 @@
 use jitlat_core::{Span, WallTime};
 use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
-use jitlat_passive::{CapturePart, Fields, FirstPass, Plan, Sides};
+use jitlat_passive::{CapturePart, FirstPass, IdentityFields, MatchPlan, Sides};
 
 /// The fields of the CAIA tool's default mask.
 const CAIA_MASK: u32 = 63;
@@ -139,19 +139,21 @@ pub enum Matching {
 
 impl Passive {
     /// The fields that identify packets: those the user has chosen, otherwise those found.
-    pub(super) fn fields(&self, plan: &Plan) -> Fields {
+    pub(super) fn fields(&self, plan: &MatchPlan) -> IdentityFields {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         match (self.mask.or(is_caia.then_some(CAIA_MASK)), plan.fields) {
             // As in the CAIA tool, translated addresses are excluded but ports are not.
-            (Some(mask), _) => Fields::Mask(if self.translated { mask & !MASK_ADDRESSES } else { mask }),
-            (None, Fields::Full { addresses, ports, ident }) => {
+            (Some(mask), _) => {
+                IdentityFields::Mask(if self.translated { mask & !MASK_ADDRESSES } else { mask })
+            }
+            (None, IdentityFields::Full { addresses, ports, ident }) => {
                 let (addresses, ports) = match self.translation {
                     Some(Translation::Nothing) => (true, true),
                     Some(Translation::Addresses) => (false, true),
                     Some(Translation::Ports) => (false, false),
                     None => (addresses && !self.translated, ports),
                 };
-                Fields::Full { addresses, ports, ident }
+                IdentityFields::Full { addresses, ports, ident }
             }
             (None, mask) => mask,
         }

@@ -3,18 +3,19 @@
 
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
 use jitlat_core::{Session, Span, WallTime};
 use jitlat_net::capture::PcapWriter;
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings, find_interface};
-use jitlat_net::client::{Family, TestRequest};
+use jitlat_net::client::{AddressFamily, TestRequest};
 use jitlat_passive::packet::{TCP, UDP};
 use jitlat_passive::tcp::{
-    CaptureSide, Connection, DelayCauses, Framing, ObservedRecord, TcpAnalyzer, TcpPoint, TcpResult,
+    CaptureSide, DelayCauses, ObservedConnection, ObservedRecord, RecordFraming, TcpAnalyzer, TcpPoint,
+    TcpResult,
 };
-use jitlat_passive::{Frame, LinkType, Packet as CapturedPacket, StreamTraffic, WireCounts};
+use jitlat_passive::{Frame, IpPacket, LinkType, StreamTraffic, WireCounts};
 use jitlat_proto::jitlat::Dialect;
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -26,9 +27,9 @@ use std::time::Duration;
 
 /// How long the kernel collects packets before it wakes the capturing thread, so that it does not wake for each of
 /// them.
-const NAP: Duration = Duration::from_millis(20);
+const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
 /// IP packets longer than this were not sent in this form: the adapter segments them (TSO).
-const LONGEST_FRAME: u32 = 9000;
+const MAX_WIRE_LENGTH: u32 = 9000;
 
 /// Why a stream cannot be captured.
 #[derive(Debug, thiserror::Error)]
@@ -86,23 +87,23 @@ impl CapturedStream {
             ip if ip.is_loopback() => "lo".to_owned(),
             ip => find_interface(ip).ok_or(StreamCaptureError::NoInterface(ip))?,
         };
-        let spec = request.specs.first().ok_or(StreamCaptureError::NoStream)?;
+        let spec = request.terms.specs.first().ok_or(StreamCaptureError::NoStream)?;
         Ok(CapturedStream {
             interface,
             peer: there.ip(),
             port: spec.dst_port,
             protocol: if spec.transport() == Transport::Tcp { TCP } else { UDP },
-            lead: if request.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 },
+            lead: if request.terms.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 },
         })
     }
 
-    fn owns(&self, p: &CapturedPacket<'_>) -> bool {
+    fn owns(&self, p: &IpPacket<'_>) -> bool {
         let port = || p.ports().is_none_or(|(a, b)| a == self.port || b == self.port);
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 
     /// Whether a packet of the stream was received by this host (not sent).
-    fn is_received(&self, p: &CapturedPacket<'_>) -> bool {
+    fn is_received(&self, p: &IpPacket<'_>) -> bool {
         match p.src() == p.dst() {
             true => p.ports().is_some_and(|(from, _)| from == self.port),
             false => p.src() == self.peer,
@@ -116,18 +117,18 @@ pub type SaveTo = Box<dyn Write + Send>;
 /// A running capture.
 pub struct StreamCapture {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Seen>,
+    thread: JoinHandle<CapturedSoFar>,
     stream: CapturedStream,
 }
 
 /// A capture that has ended.
 pub struct EndedCapture {
-    seen: Seen,
+    seen: CapturedSoFar,
     stream: CapturedStream,
 }
 
 #[derive(Default)]
-struct Seen {
+struct CapturedSoFar {
     tcp: TcpAnalyzer,
     /// Counts of packets sent and received by this host.
     counts: [WireCounts; 2],
@@ -188,7 +189,7 @@ impl EndedCapture {
         }
         let [sent, received] = seen.counts;
         let longest = sent.longest.max(received.longest);
-        if longest > LONGEST_FRAME {
+        if longest > MAX_WIRE_LENGTH {
             notes.push(format!(
                 "segments of up to {longest} bytes are cut by the adapter, and counted here before that; to see them as \
                  the path does: ethtool -K {} tso off gso off gro off",
@@ -210,7 +211,7 @@ impl EndedCapture {
 /// What delayed the packets of a stream that were sent over one of `connections`, the largest delay first.
 fn explain(
     tcp: &TcpAnalyzer,
-    connections: &[Connection],
+    connections: &[ObservedConnection],
     session: &Session,
     samples: &Samples,
     lead: u64,
@@ -220,10 +221,11 @@ fn explain(
         return None;
     }
     let up = spec.direction() == Direction::Up;
-    let data = |c: &&Connection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
+    let data = |c: &&ObservedConnection| if up { c.up.unique_bytes } else { c.down.unique_bytes };
     let history = tcp.delivery_history(connections.iter().max_by_key(data)?, up)?;
-    let framing = Framing { lead, length: spec.payload().into() };
-    let observed = |p: Packet| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
+    let framing = RecordFraming { lead, length: spec.payload().into() };
+    let observed =
+        |p: AcceptedPacket| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = samples.iter().map(observed).collect();
     // Packets are captured as they leave or as they arrive; this host is one end either way.
     history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
@@ -234,8 +236,8 @@ fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCapture
     let host = &request.host;
     let failed = |doing| move |source| StreamCaptureError::Route { doing, host: host.clone(), source };
     let fits = |a: &SocketAddr| match request.family {
-        Some(Family::V4) => a.is_ipv4(),
-        Some(Family::V6) => a.is_ipv6(),
+        Some(AddressFamily::V4) => a.is_ipv4(),
+        Some(AddressFamily::V6) => a.is_ipv6(),
         None => request.bind.is_none_or(|b| b.is_ipv4() == a.is_ipv4()),
     };
     let mut addresses =
@@ -256,8 +258,8 @@ fn run(
     stream: &CapturedStream,
     mut writer: Option<PcapWriter<SaveTo>>,
     stop: &AtomicBool,
-) -> Seen {
-    let mut seen = Seen { tcp: TcpAnalyzer::with_history(), ..Seen::default() };
+) -> CapturedSoFar {
+    let mut seen = CapturedSoFar { tcp: TcpAnalyzer::with_history(), ..CapturedSoFar::default() };
     let mut unsaved = None;
     loop {
         let last = stop.load(Ordering::Relaxed);
@@ -274,7 +276,7 @@ fn run(
         });
         match taken {
             Ok(0) if last => break,
-            Ok(0) => std::thread::sleep(NAP),
+            Ok(0) => std::thread::sleep(KERNEL_BATCH_TIME),
             Ok(_) => {}
             Err(e) => {
                 seen.notes.push(e.to_string());
@@ -289,7 +291,7 @@ fn run(
     seen
 }
 
-impl Seen {
+impl CapturedSoFar {
     /// Takes a frame; returns whether it belongs to the stream.
     fn take(&mut self, f: &Frame<'_>, stream: &CapturedStream) -> bool {
         let Ok(p) = f.packet() else { return false };

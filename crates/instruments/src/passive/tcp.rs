@@ -8,16 +8,16 @@ use jitlat_core::Span;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::SteadyTime;
-use jitlat_net::capture::{Capture, Followed};
+use jitlat_net::capture::{Capture, FollowedFiles};
 use jitlat_net::clock;
 use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::tcp::{
-    Connection, ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair,
-    PointRead, TcpAnalyzer, TcpResult, put_together,
+    ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, ObservedConnection,
+    PointPair, PointRead, TcpAnalyzer, TcpResult, put_together,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
-use jitlat_passive::{Frame, Packet, PassiveResult, SpreadFigures};
+use jitlat_passive::{Frame, IpPacket, PassiveResult, SpreadFigures};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// Frames read of a capture that is followed before it is seen whether that is over.
-const BATCH: usize = 4096;
+const FRAMES_PER_CHECK: usize = 4096;
 /// How long to wait where nothing new has been written.
-const PATIENCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long what is there in the end may take to read.
-const READING: Span = Span::seconds(30);
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
@@ -93,11 +93,11 @@ impl TcpCaptures {
         found.events = first.events;
         if let Some(joined) = between {
             let second = self.read(&captures[1..], stop, &mut Unobserved)?;
-            let ways = [&joined.summary.out, &joined.summary.back];
+            let directions = [&joined.summary.out, &joined.summary.back];
             let is_zero = |d: SpreadFigures| d.min == 0 && d.max == 0;
             let pair = PointPair {
                 direction_assumed: joined.plan.direction_assumed,
-                same_times: ways.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
+                same_times: directions.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
                 long: joined.captures.each_ref().map(|f| (f.long, f.longest)),
                 sides: joined.plan.sides,
             };
@@ -153,7 +153,7 @@ impl TcpCaptures {
     pub fn follow_connection(
         &self,
         captures: &[PathBuf],
-        of: &Connection,
+        of: &ObservedConnection,
         stop: &Stop,
         observer: &mut dyn ConnectionObserver,
     ) -> Result<(), PassiveError> {
@@ -206,13 +206,13 @@ impl TcpCaptures {
         }
     }
 
-    fn wants(&self, p: &Packet<'_>) -> bool {
+    fn wants(&self, p: &IpPacket<'_>) -> bool {
         self.host.is_none_or(|h| h.contains(p.src()) || h.contains(p.dst()))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
     }
 
     /// Reads a capture that is still being written.
-    fn follow(&self, followed: &mut Followed, stop: &Stop, mut take: impl FnMut(&Frame<'_>)) {
+    fn follow(&self, followed: &mut FollowedFiles, stop: &Stop, mut take: impl FnMut(&Frame<'_>)) {
         let began = clock::steady();
         let mut over: Option<SteadyTime> = None;
         loop {
@@ -221,10 +221,10 @@ impl TcpCaptures {
                 over = Some(now);
                 followed.end();
             }
-            let frames = followed.poll(BATCH, &mut take);
+            let frames = followed.poll(FRAMES_PER_CHECK, &mut take);
             match over {
-                Some(since) if frames == 0 || now - since >= READING => return,
-                None if frames == 0 => sleep(PATIENCE),
+                Some(since) if frames == 0 || now - since >= FILE_END_TIMEOUT => return,
+                None if frames == 0 => sleep(POLL_INTERVAL),
                 _ => {}
             }
         }
@@ -270,7 +270,7 @@ impl TcpCaptures {
         };
         let (drops, notes) = match captures {
             [path] if self.follow => {
-                let mut followed = Followed::open(path)?;
+                let mut followed = FollowedFiles::open(path)?;
                 self.follow(&mut followed, stop, take);
                 (followed.drops(), followed.notes().to_vec())
             }

@@ -1,32 +1,32 @@
 //! [`Ping`]: two-way tests, with any of the protocols in [`PROTOCOLS`].
 //!
 //! * [`protocols`] – [`PROTOCOLS`], one file for each
-//! * [`protocol`] – [`Protocol`], what an entry contains, and [`Client`]
-//! * [`mod@test`] – [`Test`] and [`PingResult`]: what a protocol's client receives and returns
+//! * [`protocol`] – [`PingProtocol`], what an entry contains, and [`PingClient`]
+//! * [`mod@test`] – [`PingTest`] and [`PingResult`]: what a protocol's client receives and returns
 
 pub mod protocol;
 pub mod protocols;
 pub mod test;
 
-pub use protocol::{Client, Protocol, Sizes};
+pub use protocol::{PingClient, PingProtocol, RequestSizes};
 pub use protocols::PROTOCOLS;
-pub use test::{PingResult, Test};
+pub use test::{PingResult, PingTest};
 
 use crate::error::Error;
-use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
+use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Schedule, Span, TestSpec};
-use jitlat_net::client::Family;
-use jitlat_net::pace::{Mode, Pacing};
-use jitlat_net::stamp::Stamps;
-use jitlat_net::twoway::client::{Link, PingEvent, Progress};
+use jitlat_net::client::AddressFamily;
+use jitlat_net::pace::{PaceMode, Pacing};
+use jitlat_net::stamp::StampMode;
+use jitlat_net::twoway::client::{PingEvent, TwoWayLink, TwoWayProgress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::twoway::PingPlan;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -39,7 +39,7 @@ pub struct Ping {
     /// The far host: a name or an address.
     pub host: String,
     /// The client of the protocol to use.
-    pub client: Arc<dyn Client>,
+    pub client: Arc<dyn PingClient>,
     /// Requests to send.
     pub packets: u64,
     /// Payload bytes; `None`: the protocol's default.
@@ -59,15 +59,15 @@ pub struct Ping {
     /// Source port of UDP requests; 0 = the system chooses.
     pub src_port: u16,
     /// Only addresses of this family.
-    pub family: Option<Family>,
+    pub family: Option<AddressFamily>,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// Name of the interface to send through; `None`: by route.
     pub interface: Option<String>,
     /// How the sender waits for its deadlines; `None`: by the rate, see [`Pacing::mode`].
-    pub pace: Option<Mode>,
+    pub pace: Option<PaceMode>,
     /// The best kind of time stamps to use.
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// What is kept with the test.
     pub annotations: Annotations,
 }
@@ -81,12 +81,12 @@ const USUAL_ANSWER: Span = Span::millis(200);
 
 impl Ping {
     /// A thousand requests to `host`, one every 20 ms, with kernel stamps.
-    pub fn new(host: impl Into<String>, client: impl Client + 'static) -> Ping {
+    pub fn new(host: impl Into<String>, client: impl PingClient + 'static) -> Ping {
         Ping::boxed(host, Box::new(client))
     }
 
-    /// The same for a client whose type is not known, such as that of a [`Protocol`] chosen by name.
-    pub fn boxed(host: impl Into<String>, client: Box<dyn Client>) -> Ping {
+    /// The same for a client whose type is not known, such as that of a [`PingProtocol`] chosen by name.
+    pub fn boxed(host: impl Into<String>, client: Box<dyn PingClient>) -> Ping {
         Ping {
             host: host.into(),
             client: client.into(),
@@ -103,7 +103,7 @@ impl Ping {
             bind: None,
             interface: None,
             pace: None,
-            stamps: Stamps::Kernel,
+            stamps: StampMode::Kernel,
             annotations: Annotations::default(),
         }
     }
@@ -113,7 +113,7 @@ impl Ping {
     /// # Errors
     /// [`Error::Settings`] if the protocol does not allow this payload size.
     pub fn size(&self) -> Result<u64, Error> {
-        let Sizes { usual, header, range: (low, high), .. } = self.client.sizes();
+        let RequestSizes { usual, header, range: (low, high), .. } = self.client.sizes();
         let size = self.payload.unwrap_or(usual) + header;
         if (low..=high).contains(&size) {
             return Ok(size);
@@ -127,14 +127,14 @@ impl Ping {
     ///
     /// # Errors
     /// [`Error::Settings`] if that is impossible.
-    pub fn plan(&self) -> Result<Plan, Error> {
+    pub fn plan(&self) -> Result<PingPlan, Error> {
         let size = self.size()?.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
         // Stop and wait has none.
         let period = if self.wait.is_some() { Span(1) } else { self.period };
         let transport = self.client.protocol().transport;
         let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
         spec.dscp = self.dscp;
-        Ok(Plan { spec, wait: self.wait, patience: self.timeout })
+        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout })
     }
 
     /// The far host's address and port.
@@ -145,8 +145,8 @@ impl Ping {
         resolve(&self.host, self.client.port(), self.family)
     }
 
-    fn link(&self, to: SocketAddr) -> Link {
-        let mut link = Link {
+    fn link(&self, to: SocketAddr) -> TwoWayLink {
+        let mut link = TwoWayLink {
             to,
             carrier: Carrier::Udp,
             marking: Marking {
@@ -169,7 +169,7 @@ impl Ping {
 }
 
 impl Instrument for Ping {
-    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let to = self.resolve()?;
         let plan = self.plan()?;
         let mut random_bytes = [0; 10];
@@ -181,10 +181,10 @@ impl Instrument for Ping {
         let mut session = self.session(&plan, to);
         self.annotations.add_to(&mut session);
         let (events, from) = sync_channel(EVENT_QUEUE);
-        let test = Test {
+        let test = PingTest {
             settings: self,
             size: self.size()? as usize,
-            link: Link { live: Some(events), ..self.link(to) },
+            link: TwoWayLink { live: Some(events), ..self.link(to) },
             plan,
             id: u16::from_be_bytes([i0, i1]),
             mark: u64::from_be_bytes(m),
@@ -211,14 +211,19 @@ impl Instrument for Ping {
         observer.event(&Event::Records { stream: 0, records: &records, tcp: &tcp });
         observer.event(&Event::Finished(&sessions));
         let session = &sessions[0];
-        Ok(Outcome { ending: session.ending, reason: session.reason.clone(), sessions, texts: Vec::new() })
+        Ok(TestOutcome {
+            ending: session.ending,
+            reason: session.reason.clone(),
+            sessions,
+            texts: Vec::new(),
+        })
     }
 
     fn duration(&self) -> Result<Span, Error> {
         let plan = self.plan()?;
-        let answer = plan.patience.min(USUAL_ANSWER);
+        let answer = plan.timeout.min(USUAL_ANSWER);
         let waiting = plan.wait.map(|w| (w + answer).times(plan.spec.packets().into()));
-        Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.patience))
+        Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.timeout))
     }
 
     fn quantity(&self) -> &'static str {
@@ -247,7 +252,7 @@ fn follow(from: &Receiver<PingEvent>, packets: u32, observer: &mut dyn Observer)
             observer.event(&Event::Arrived { stream: 0, records: &answers });
             answers.clear();
         }
-        if let Some(Progress { sent, answered }) = progress {
+        if let Some(TwoWayProgress { sent, answered }) = progress {
             let [sent, received] = [sent, answered].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let so_far = StreamProgress { packets, sent, received, missing: sent.saturating_sub(received) };
             observer.event(&Event::Progress(&[so_far]));

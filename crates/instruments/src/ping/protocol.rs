@@ -1,15 +1,15 @@
-//! [`Protocol`]: an entry of [`PROTOCOLS`](super::PROTOCOLS). Each file of the folder `protocols` exports one.
+//! [`PingProtocol`]: an entry of [`PROTOCOLS`](super::PROTOCOLS). Each file of the folder `protocols` exports one.
 
-use super::test::{PingResult, Test};
+use super::test::{PingResult, PingTest};
 use crate::arguments::{Argument, ArgumentKind, Arguments};
 use crate::error::Error;
 use jitlat_core::Transport;
 use jitlat_net::reflect::Reflector;
-use jitlat_net::twoway::Link;
+use jitlat_net::twoway::TwoWayLink;
 use std::fmt;
 
 /// A two-way protocol: everything the rest of the program needs to know about it.
-pub struct Protocol {
+pub struct PingProtocol {
     /// Its name in small letters: `stamp`.
     pub name: &'static str,
     /// As people write it: `STAMP`.
@@ -23,12 +23,12 @@ pub struct Protocol {
     /// Arguments of its client.
     pub arguments: &'static [Argument],
     /// Makes a client from [complete](Arguments::complete) arguments.
-    pub client: fn(&Arguments) -> Result<Box<dyn Client>, Error>,
+    pub client: fn(&Arguments) -> Result<Box<dyn PingClient>, Error>,
     /// The server; `None` if every host's kernel answers this protocol.
     pub server: Option<ProtocolServer>,
 }
 
-impl Protocol {
+impl PingProtocol {
     /// The switch `name` among its client's arguments: `raw`.
     pub fn switch(&self, name: &str) -> Option<&'static Argument> {
         self.arguments.iter().find(|a| a.name == name && matches!(a.kind, ArgumentKind::Nothing))
@@ -46,12 +46,12 @@ pub struct ProtocolServer {
     pub reflectors: fn(&Arguments) -> Result<ReflectorList, Error>,
 }
 
-impl Protocol {
+impl PingProtocol {
     /// Makes its client from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
-    pub fn client(&self, arguments: &Arguments) -> Result<Box<dyn Client>, Error> {
+    pub fn client(&self, arguments: &Arguments) -> Result<Box<dyn PingClient>, Error> {
         (self.client)(&arguments.complete(self.arguments)?)
     }
 
@@ -65,22 +65,22 @@ impl Protocol {
     }
 }
 
-impl fmt::Debug for Protocol {
+impl fmt::Debug for PingProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Protocol").field(&self.name).finish()
     }
 }
 
 /// The client of a two-way protocol, with its arguments.
-pub trait Client: fmt::Debug + Send + Sync {
+pub trait PingClient: fmt::Debug + Send + Sync {
     /// The protocol's entry.
-    fn protocol(&self) -> &'static Protocol;
+    fn protocol(&self) -> &'static PingProtocol;
 
     /// The far host's port; 0 where the protocol has none.
     fn port(&self) -> u16;
 
     /// The sizes that requests can have.
-    fn sizes(&self) -> Sizes;
+    fn sizes(&self) -> RequestSizes;
 
     /// Whether a test without any answer has failed.
     fn expects_answers(&self) -> bool {
@@ -88,18 +88,18 @@ pub trait Client: fmt::Debug + Send + Sync {
     }
 
     /// Changes how packets are sent and marked.
-    fn adapt(&self, _link: &mut Link) {}
+    fn adapt(&self, _link: &mut TwoWayLink) {}
 
     /// Runs a test.
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error>;
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error>;
 }
 
 /// Sizes of requests, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct RequestSizes {
     /// Default payload.
     pub usual: u64,
     /// Header before the payload that counts towards the request.

@@ -1,4 +1,4 @@
-//! [`Test`]: one two-way test as a protocol's client runs it, and [`PingResult`], its result.
+//! [`PingTest`]: one two-way test as a protocol's client runs it, and [`PingResult`], its result.
 
 use super::Ping;
 use crate::error::Error;
@@ -7,19 +7,19 @@ use jitlat_core::session::Ending;
 use jitlat_core::twoway::{NotAnswers, TcpSample, TwoWay};
 use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_net::clock;
-use jitlat_net::twoway::{self, Link, Measured};
-use jitlat_proto::twoway::{Plan, Protocol};
+use jitlat_net::twoway::{self, TwoWayLink, TwoWayMeasured};
+use jitlat_proto::twoway::{PingPlan, Protocol};
 use std::net::SocketAddr;
 
 /// What a protocol's client receives.
 #[derive(Clone)]
-pub struct Test<'a> {
+pub struct PingTest<'a> {
     /// The settings of the test.
     pub settings: &'a Ping,
     /// What is sent, and when.
-    pub plan: Plan,
+    pub plan: PingPlan,
     /// How to reach the far host.
-    pub link: Link,
+    pub link: TwoWayLink,
     /// Bytes of a request.
     pub size: usize,
     /// A random identifier.
@@ -51,10 +51,10 @@ impl PingResult {
     }
 }
 
-impl<'a> Test<'a> {
+impl<'a> PingTest<'a> {
     /// The same test at another port of the far host.
     #[must_use]
-    pub fn at_port(&self, port: u16) -> Test<'a> {
+    pub fn at_port(&self, port: u16) -> PingTest<'a> {
         let mut test = self.clone();
         test.link.to.set_port(port);
         test
@@ -71,15 +71,16 @@ impl<'a> Test<'a> {
     }
 
     /// Turns a finished measurement into a result.
-    pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (PingResult, P) {
-        let Measured { mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, .. } =
-            measured;
+    pub fn gather<P: Protocol>(&self, measured: TwoWayMeasured<P>) -> (PingResult, P) {
+        let TwoWayMeasured {
+            mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, ..
+        } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
             block.iter_mut().for_each(|r| outcome.sent.join(r));
             records.extend(block);
         }
-        let plan = Plan { spec: outcome.spec, ..self.plan.clone() };
+        let plan = PingPlan { spec: outcome.spec, ..self.plan.clone() };
         let mut session = self.settings.session(&plan, self.link.to);
         session.spec.src_port = local.port();
         session.created = Some(self.created);
@@ -122,7 +123,7 @@ fn lost_peer(refused: bool) -> &'static str {
 
 impl Ping {
     /// What is known of a test before it begins.
-    pub(super) fn session(&self, plan: &Plan, to: SocketAddr) -> Session {
+    pub(super) fn session(&self, plan: &PingPlan, to: SocketAddr) -> Session {
         let mut session = Session::new(plan.spec.clone());
         session.spec.dst_port = to.port();
         session.created = Some(clock::wall());
@@ -132,7 +133,7 @@ impl Ping {
         session.two_way = Some(Box::new(TwoWay {
             protocol: self.client.protocol().name.to_owned(),
             wait: plan.wait,
-            timeout: Some(plan.patience),
+            timeout: Some(plan.timeout),
             ..TwoWay::default()
         }));
         session

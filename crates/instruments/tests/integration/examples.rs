@@ -13,7 +13,7 @@ mod one_way;
 #[path = "../../examples/ping.rs"]
 mod ping;
 
-use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::ping::protocols::stamp::StampClient;
 use jitlat_instruments::serve::{OneWayService, Policy, Serve};
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ fn own_address() -> Ipv4Addr {
 #[test]
 fn tests_against_a_host_of_our_own() {
     let host = own_address().to_string();
-    let stamp = Protocol::named("stamp").unwrap();
+    let stamp = PingProtocol::named("stamp").unwrap();
     let arguments = jitlat_instruments::Arguments::new().with("stamp-port", "0");
     let serve = Serve {
         ips: vec![own_address().into()],

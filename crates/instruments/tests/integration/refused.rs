@@ -2,7 +2,7 @@
 
 use jitlat_core::Span;
 use jitlat_core::observer::Event;
-use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::{Arguments, Instrument, Ping, Stop};
 use jitlat_net::reflect::{Reflectors, StampReflector};
 use jitlat_proto::policy::Policy;
@@ -20,7 +20,7 @@ fn reflector(port: u16) -> (Reflectors, SocketAddr) {
 fn a_program_that_is_restarted_during_a_test_is_named_beside_the_loss() {
     let (first, at) = reflector(0);
     let arguments = Arguments::new().with("stamp-port", at.port().to_string());
-    let client = Protocol::named("stamp").unwrap().client(&arguments).unwrap();
+    let client = PingProtocol::named("stamp").unwrap().client(&arguments).unwrap();
     let test = Ping {
         packets: 300,
         period: Span::millis(10),

@@ -3,19 +3,19 @@
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_instruments::one_way::OneWayProtocol;
-use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::serve::{CollectService, DigestService, OneWayService, Policy, Serve, answered};
 use jitlat_instruments::{Arguments, Instrument, OneWay, Ping, Stop, Unobserved};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
-use jitlat_net::push::{Answer, Intake, PushConnection, PushService, Shelf};
-use jitlat_proto::digest::{DigestError, Listen, Refusal};
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_net::push::{PushConnection, PushIntake, PushReply, PushService, Shelf};
+use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
-    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP,
+    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, SERVICES, STAMP, Scope, Service, ServiceRules, TCP,
     TEST_PORT, TWAMP,
 };
-use jitlat_proto::push::{About, Offer, Reason, SenderEvent, State};
+use jitlat_proto::push::{About, PushOffer, PushRefusal, SenderEvent, SpoolState};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -151,7 +151,7 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
     Serve {
         ips: vec![ip.into()],
         one_way: match (is_one_way, elsewhere && service == DIGESTS) {
-            (true, _) => Some(one_way(Keys::default())),
+            (true, _) => Some(one_way(PresharedKeys::default())),
             (_, true) => Some(one_way(Some(key()).into())),
             _ => None,
         },
@@ -160,7 +160,7 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
         priority: None,
         one_way_packets: None,
         digests: match (service == DIGESTS, elsewhere) {
-            (true, _) => Some(digests(Keys::default())),
+            (true, _) => Some(digests(PresharedKeys::default())),
             (false, true) => Some(digests(Some(key()).into())),
             (false, false) => None,
         },
@@ -176,19 +176,19 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
 struct Bin;
 
 impl Shelf for Bin {
-    fn open(&self, _host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)> {
+    fn open(&self, _host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)> {
         Ok(Box::new(Bin))
     }
 }
 
-impl Intake for Bin {
-    fn state(&mut self, _: State) {}
-    fn offered(&mut self, _: Vec<Offer>) {}
+impl PushIntake for Bin {
+    fn state(&mut self, _: SpoolState) {}
+    fn offered(&mut self, _: Vec<PushOffer>) {}
     fn begin(&mut self, _: u64, _: About) {}
     fn piece(&mut self, _: &[u8]) {}
     fn whole(&mut self, _: u64) {}
     fn gone(&mut self, _: u64) {}
-    fn answers(&mut self) -> Vec<Answer> {
+    fn answers(&mut self) -> Vec<PushReply> {
         Vec::new()
     }
 }
@@ -208,8 +208,8 @@ fn push(host: &str, port: u16) -> bool {
     }
 }
 
-fn key() -> Key {
-    Key::from_file_contents(b"a key of quite enough bytes").unwrap()
+fn key() -> PresharedKey {
+    PresharedKey::from_file_contents(b"a key of quite enough bytes").unwrap()
 }
 
 /// Whether a client of `service` is served: at least half of its packets, or what it asked for.
@@ -227,13 +227,16 @@ fn served(service: Service, serve: &Serve) -> bool {
             // No interface is offered, which is said to who may ask.
             matches!(
                 asked,
-                Err(CollectorError::Conversation { source: DigestError::Refused(Refusal::Interface, _), .. })
+                Err(CollectorError::Conversation {
+                    source: DigestError::Refused(DigestRefusal::Interface, _),
+                    ..
+                })
             )
         }),
         COLLECT => serving.collecting().first().is_some_and(|at| push(&host, at.port())),
         OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
         _ => {
-            let protocol = Protocol::named(service);
+            let protocol = PingProtocol::named(service);
             let protocol = protocol.unwrap_or_else(|| panic!("{service} has no client in this test"));
             reflected.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
         }
@@ -264,7 +267,7 @@ fn owamp(host: &str, port: u16) -> bool {
     streams.is_ok_and(|streams| streams.iter().all(|s| s.summary.counts.received >= PACKETS / 2))
 }
 
-fn ping(host: &str, protocol: &'static Protocol, port: u16) -> bool {
+fn ping(host: &str, protocol: &'static PingProtocol, port: u16) -> bool {
     let port = Arguments::new().with(&format!("{}-port", protocol.name), port.to_string());
     let test = Ping {
         packets: PACKETS,
@@ -319,7 +322,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
                 || [other, service] == [ONE_WAY, TEST_PORT]
         };
         for other in SERVICES.iter().copied().filter(|other| !spared(*other)) {
-            *policy.service(other) = Rules { off: true, ..Rules::default() };
+            *policy.service(other) = ServiceRules { off: true, ..ServiceRules::default() };
         }
         assert!(served(service, &host(ip, service, policy, false)), "{service}");
     });

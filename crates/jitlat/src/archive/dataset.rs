@@ -1,19 +1,16 @@
 //! `jitlat analyze --dataset DIR`: the packets of many tests, analysed again on all processors, figures by path and time.
 
-use super::{FilterArgs, show};
-use crate::exit::Status;
+use super::FilterArgs;
+use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::report::ReportArgs;
-use crate::output::write_file;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use core::str::FromStr;
-use jitlat_archive::{Archive, Listed, Period, TestId, analyse};
-use jitlat_core::pool::Pool;
-use jitlat_core::scalars::{Condition, Number, SCALARS, Scalar};
+use jitlat_archive::show::{self, DatasetDocument};
+use jitlat_archive::{Archive, GroupKey, ListedTest, TestId, analyse};
+use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{pool, quantity};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use jitlat_output::{terminal, write_file};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -41,51 +38,16 @@ pub struct DatasetArgs {
     filter: FilterArgs,
 }
 
-/// What tests of a group agree in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GroupKey {
-    Path,
-    Time(Period),
-}
-
-impl FromStr for GroupKey {
-    type Err = jitlat_archive::Error;
-
-    fn from_str(text: &str) -> Result<GroupKey, jitlat_archive::Error> {
-        if text == "path" { Ok(GroupKey::Path) } else { text.parse().map(GroupKey::Time) }
-    }
-}
-
-impl GroupKey {
-    fn name(self) -> &'static str {
-        match self {
-            GroupKey::Path => "path",
-            GroupKey::Time(by) => {
-                Period::NAMES.iter().find(|(_, period)| *period == by).map_or("", |(name, _)| name)
-            }
-        }
-    }
-
-    fn of(self, test: &Listed) -> String {
-        match self {
-            GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
-            GroupKey::Time(Period::All) => "all".to_owned(),
-            GroupKey::Time(Period::Test) => test.id.clone(),
-            GroupKey::Time(period) => show::time(test.started_ns, period),
-        }
-    }
-}
-
 /// Analyses the packets of all tests that were asked for, and prints a line for each group. Of `report` the JSON and the
 /// thresholds are of groups; all that is of one test is refused.
-pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<Status> {
+pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<ExitStatus> {
     check(report, live)?;
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
     let without = tests.iter().filter(|t| !t.has_packets).count();
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
     }
-    let group = |test: &Listed| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
+    let group = |test: &ListedTest| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
     let tests: Vec<(TestId, Vec<String>)> = tests
         .iter()
         .filter(|t| t.has_packets)
@@ -99,19 +61,20 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
     }
     if !report.outputs.is_silent() {
         let shown = |f: &&Scalar| pool::has(f) && (f.headline || f.key == "sent");
-        show::groups(&found.groups, &SCALARS.iter().filter(shown).collect::<Vec<_>>())?;
+        terminal::print(&show::groups(&found.groups, &SCALARS.iter().filter(shown).collect::<Vec<_>>()))?;
     }
     if let Some(path) = report.outputs.place("json") {
         let document = DatasetDocument::new(&args.by, &found.groups, failed);
         let text = serde_json::to_string_pretty(&document)? + "\n";
         write_file(path, |out| out.write_all(text.as_bytes())).context("--json")?;
     }
-    let violations: Vec<String> = report.fail_if.iter().flat_map(|c| violations(c, &found.groups)).collect();
+    let violations: Vec<String> =
+        report.fail_if.iter().flat_map(|c| show::violations(c, &found.groups)).collect();
     violations.iter().for_each(|violation| error!("failed: {violation}"));
     Ok(match () {
-        () if failed > 0 || found.groups.is_empty() => Status::NotMeasured,
-        () if !violations.is_empty() => Status::ThresholdViolated,
-        () => Status::Measured,
+        () if failed > 0 || found.groups.is_empty() => ExitStatus::NotMeasured,
+        () if !violations.is_empty() => ExitStatus::ThresholdViolated,
+        () => ExitStatus::Measured,
     })
 }
 
@@ -139,56 +102,5 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
             );
         }
     }
-    report.outputs.check(1, &[])
-}
-
-/// The groups that violate `condition`, in words.
-fn violations(condition: &Condition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
-    let figure = condition.selector().scalar;
-    let violated = |(group, pool): (&Vec<String>, &Pool)| {
-        let violation = condition.violated_by(Number::Real(pool.scalar(figure)?))?;
-        Some(format!("{}: {violation}", group.join(", ")))
-    };
-    groups.iter().filter_map(violated).collect()
-}
-
-/// What `analyze --dataset --json` writes.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DatasetDocument {
-    /// What the tests of a group agree in, as `--by` names it.
-    by: Vec<String>,
-    /// In the order of their names.
-    groups: Vec<GroupDocument>,
-    /// Tests that could not be read, which are in no group.
-    failed: usize,
-}
-
-/// All packets of the tests of a group.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct GroupDocument {
-    /// What its tests agree in, in the order of `by`.
-    group: Vec<String>,
-    /// Number of its tests.
-    tests: u64,
-    /// Figures of all their packets by key, in ns or as a ratio; null where one is undefined.
-    figures: BTreeMap<&'static str, Option<f64>>,
-}
-
-impl DatasetDocument {
-    fn new(by: &[GroupKey], groups: &BTreeMap<Vec<String>, Pool>, failed: usize) -> DatasetDocument {
-        let figures =
-            |pool: &Pool| SCALARS.iter().filter(|f| pool::has(f)).map(|f| (f.key, pool.scalar(f))).collect();
-        let group = |(key, pool): (&Vec<String>, &Pool)| GroupDocument {
-            group: key.clone(),
-            tests: pool.tests,
-            figures: figures(pool),
-        };
-        DatasetDocument {
-            by: by.iter().map(|key| key.name().to_owned()).collect(),
-            groups: groups.iter().map(group).collect(),
-            failed,
-        }
-    }
+    Ok(report.outputs.check(1, &[])?)
 }

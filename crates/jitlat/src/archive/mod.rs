@@ -1,28 +1,22 @@
 //! `jitlat archive VERB DIR`: years of tests in a folder.
 //!
-//! * [`show`] – lists and answers as text, CSV and JSON
-//! * [`named`] – tests that are named by a path, `DIR/ID`
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 
 pub mod dataset;
-mod named;
-mod show;
 
-use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-#[cfg(test)]
-pub use dataset::DatasetDocument;
-use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
+use jitlat_archive::show::{self, Form, PushesDocument};
+use jitlat_archive::{
+    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
+};
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
+use jitlat_output::terminal;
 use jitlat_store::output as file;
-pub use named::{log_reader, log_text};
-#[cfg(test)]
-pub use show::{ListDocument, PushesDocument, QueryDocument};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,9 +41,9 @@ enum Verb {
     /// A figure of a path by hour, day, month or year, of all packets of each
     Query(QueryArgs),
     /// A path before a time and after it
-    Compare(CompareArgs),
+    Compare(ArchiveCompareArgs),
     /// Write logs again as they were added
-    Export(ExportArgs),
+    Export(ArchiveExportArgs),
     /// Put small files of packets together
     Compact(WhereArgs),
     /// Remove what is old; figures of periods stay
@@ -153,13 +147,13 @@ struct QueryArgs {
     figure: Selector,
     /// Length of the periods, in UTC: test, hour, day, month, year or all
     #[arg(long, value_name = "PERIOD", default_value = "day")]
-    by: Period,
+    by: PoolPeriod,
     #[command(flatten)]
     form: FormArgs,
 }
 
 #[derive(Clone, Debug, Args)]
-struct CompareArgs {
+struct ArchiveCompareArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// From host A to host B, by address or name; either may be left out
@@ -173,7 +167,7 @@ struct CompareArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-struct ExportArgs {
+struct ArchiveExportArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// Folder for the logs; created if missing
@@ -199,7 +193,7 @@ struct PruneArgs {
     /// their part in the figures of periods stays. size=20G: the oldest packets are removed until the others take
     /// this much.
     #[arg(long, required = true, value_name = "WHAT")]
-    keep: Vec<Keep>,
+    keep: Vec<Retention>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -234,8 +228,24 @@ fn now() -> WallTime {
     WallTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-fn when(text: &str) -> Result<When, jitlat_archive::Error> {
+fn when(text: &str) -> Result<When, jitlat_archive::ArchiveError> {
     When::parse(text, now())
+}
+
+impl FormArgs {
+    fn form(self) -> Form {
+        match self {
+            FormArgs { json: true, .. } => Form::Json,
+            FormArgs { csv: true, .. } => Form::Csv,
+            FormArgs { .. } => Form::Text,
+        }
+    }
+}
+
+/// Prints an answer.
+fn printed(text: &str) -> Result<ExitStatus> {
+    terminal::print(text)?;
+    Ok(ExitStatus::Measured)
 }
 
 impl FilterArgs {
@@ -245,7 +255,7 @@ impl FilterArgs {
 }
 
 /// Does what the verb says.
-pub fn run(args: &ArchiveArgs) -> Result<Status> {
+pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     match &args.verb {
         Verb::Add(args) => add(args),
         Verb::Ls(args) => {
@@ -254,11 +264,11 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
             let figures = if args.figures.is_empty() { &default } else { &args.figures };
             let tests = archive.list(&args.filter.filter(&args.tags), figures)?;
-            show::list(&tests, figures, args.form.json, args.form.csv)
+            printed(&show::list(&tests, figures, args.form.form())?)
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
-            &analyze::Together::default(),
+            &analyze::SeveralLogs::default(),
             &args.report,
         ),
         Verb::Query(args) => query(args),
@@ -266,26 +276,25 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
         Verb::Export(args) => export(args),
         Verb::Compact(args) => {
             let done = Archive::open_to_write(&args.archive)?.compact()?;
-            console::print(&show::compacted(&done))?;
-            Ok(if done.damaged == 0 { Status::Measured } else { Status::NotMeasured })
+            terminal::print(&show::compacted(&done))?;
+            Ok(if done.damaged == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
             for keep in &args.keep {
-                console::print(&show::pruned(&archive.prune(*keep, now())?))?;
+                terminal::print(&show::pruned(&archive.prune(*keep, now())?))?;
             }
-            Ok(Status::Measured)
+            Ok(ExitStatus::Measured)
         }
         Verb::Pushes(args) => {
             let archive = Archive::open(&args.place.archive)?;
-            let document =
-                show::PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
-            show::pushes(&document, args.json)
+            let document = PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
+            printed(&show::pushes(&document, if args.json { Form::Json } else { Form::Text })?)
         }
         Verb::Fsck(args) => {
             let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
-            console::print(&show::checked(&checked))?;
-            Ok(if checked.damaged.is_empty() { Status::Measured } else { Status::NotMeasured })
+            terminal::print(&show::checked(&checked))?;
+            Ok(if checked.damaged.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Migrate(args) => {
             let before = Archive::migrate(&args.archive)?;
@@ -293,8 +302,8 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 VERSION => format!("schema version {VERSION}: nothing to do\n"),
                 _ => format!("schema version {before} is now {VERSION}\n"),
             };
-            console::print(&text)?;
-            Ok(Status::Measured)
+            terminal::print(&text)?;
+            Ok(ExitStatus::Measured)
         }
     }
 }
@@ -305,15 +314,15 @@ fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
     Ok(archive.join(found.to_string()))
 }
 
-fn add(args: &AddArgs) -> Result<Status> {
+fn add(args: &AddArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     let archive = Archive::make(&args.place.archive)?;
     let mut failed = 0;
     for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
         let name = log.display();
         match archive.add(log, &args.tags) {
-            Ok(Added::New(id)) => console::print(&format!("{id}  {name}\n"))?,
-            Ok(Added::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
+            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: was there already\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -323,12 +332,12 @@ fn add(args: &AddArgs) -> Result<Status> {
     if stop.is_requested() {
         bail!("interrupted: what is listed above was added, and nothing else");
     }
-    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+    Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// Puts the log of a test into the archive at `root`, which is made if there is none.
-pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Error> {
-    let (Added::New(id) | Added::Known(id)) = Archive::make(root)?.add(log, &[])?;
+pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::ArchiveError> {
+    let (AddOutcome::New(id) | AddOutcome::Known(id)) = Archive::make(root)?.add(log, &[])?;
     Ok(id)
 }
 
@@ -364,16 +373,16 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     Ok(())
 }
 
-fn query(args: &QueryArgs) -> Result<Status> {
+fn query(args: &QueryArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     if let Some(way) = args.figure.way {
         bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
     }
     let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
-    show::points(args.figure.scalar, args.by, &found, args.form.json, args.form.csv)
+    printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
 }
 
-fn compare(args: &CompareArgs) -> Result<Status> {
+fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     let earlier = Filter { path: args.path.clone(), before: Some(args.before), ..Filter::default() };
     let later = Filter { path: args.path.clone(), since: Some(args.before), ..Filter::default() };
@@ -389,10 +398,10 @@ fn compare(args: &CompareArgs) -> Result<Status> {
     }
     let figures =
         SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
-    show::comparison(&both, &figures.collect::<Vec<_>>())
+    printed(&show::comparison(&both, &figures.collect::<Vec<_>>()))
 }
 
-fn export(args: &ExportArgs) -> Result<Status> {
+fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     let ids: Vec<TestId> = if args.ids.is_empty() {
         let tests = archive.list(&args.filter.filter(&args.tags), &[])?;
@@ -411,9 +420,9 @@ fn export(args: &ExportArgs) -> Result<Status> {
             failed += 1;
             continue;
         }
-        console::print(&format!("{}\n", path.display()))?;
+        terminal::print(&format!("{}\n", path.display()))?;
     }
-    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+    Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 fn write_log(archive: &Archive, id: TestId, path: &Path) -> Result<()> {

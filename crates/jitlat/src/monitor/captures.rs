@@ -6,14 +6,15 @@ use crate::spp::SppArgs;
 use clap::FromArgMatches;
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{LivePoint, PassiveError, PeriodEvent, SegmentCapture};
-use jitlat_monitor::agenda::Failure;
-use jitlat_monitor::file::{AskedCapture, Value, Wrong};
-use jitlat_monitor::runtime::{CaptureSetup, Captured};
+use jitlat_monitor::agenda::SlotFailure;
+use jitlat_monitor::file::{DeclaredCapture, EntryError, OptionValue};
+use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 
 /// Captures until it is to stop; the key is what this host proves at others.
-type Follow = fn(&CaptureSetup, Option<&Key>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> Captured;
+type Follow =
+    fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
 /// An instrument that a capture of the file may name.
 pub struct CaptureKind {
@@ -47,7 +48,7 @@ const OPTIONS: [&str; 11] = [
 ];
 
 /// Checks what the file asks for.
-pub fn check(asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
     let is_far = asked.is_far && asked.instrument == "spp";
     let args = read(asked.options, ["reference", "monitor"], is_far, ends)?;
@@ -77,11 +78,11 @@ fn options() -> OptionSet {
 /// The options with what the file says elsewhere: both points, of which the second is a host if it `is_far`, and the addresses of
 /// both ends, if the options do not have them.
 fn read(
-    given: &[(String, Value)],
+    given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
     is_far: bool,
     ends: Option<[&str; 2]>,
-) -> Result<SppArgs, Wrong> {
+) -> Result<SppArgs, EntryError> {
     let second = if is_far { "remote" } else { "interface" };
     let mut others =
         vec![format!("--reference-interface={reference}"), format!("--monitor-{second}={monitor}")];
@@ -89,33 +90,33 @@ fn read(
         let Some([own, far]) = ends else {
             let message = "say whose traffic it is: options = { reference-address = [\"10.1.0.0/16\"], \
                            monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
-            return Err(Wrong { key: None, message: message.to_owned() });
+            return Err(EntryError { key: None, message: message.to_owned() });
         };
         others.push(format!("--reference-address={own}"));
         others.extend(far.split(',').map(|far| format!("--monitor-address={far}")));
     }
     let matches = options().read(given, &others)?;
     let args =
-        SppArgs::from_arg_matches(&matches).map_err(|e| Wrong { key: None, message: e.to_string() })?;
-    let wrong = |e: anyhow::Error| Wrong { key: None, message: explain(&e) };
+        SppArgs::from_arg_matches(&matches).map_err(|e| EntryError { key: None, message: e.to_string() })?;
+    let wrong = |e: anyhow::Error| EntryError { key: None, message: explain(&e) };
     args.live.settings().map_err(wrong)?;
     Ok(args)
 }
 
 fn follow_pairs(
     setup: &CaptureSetup,
-    key: Option<&Key>,
+    key: Option<&PresharedKey>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),
-) -> Captured {
-    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
+) -> CaptureResult {
+    let other = |e: &anyhow::Error| (SlotFailure::Other, explain(e));
     let far_interface = setup.capture.far_interface.clone();
     let far = setup.far_address.as_deref();
     let second = far.or(far_interface.as_deref()).unwrap_or_default();
     let ends = far.map(|far| [setup.address.as_str(), far]);
     let points = [setup.capture.interface.as_str(), second];
     let args = read(&setup.capture.options, points, far.is_some(), ends)
-        .map_err(|wrong| (Failure::Other, wrong.message))?;
+        .map_err(|wrong| (SlotFailure::Other, wrong.message))?;
     // Names are looked up here.
     let passive = args.settings().map_err(|e| other(&e))?;
     let mut settings = args.live.settings().map_err(|e| other(&e))?;
@@ -138,12 +139,12 @@ const ANYWHERE: &str = "0.0.0.0/0,::/0";
 /// The segments of TCP connections from this host, or from what lies on this side of it, that leave one interface.
 fn follow_segments(
     setup: &CaptureSetup,
-    _: Option<&Key>,
+    _: Option<&PresharedKey>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),
-) -> Captured {
-    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
-    let wrong = |wrong: Wrong| (Failure::Other, wrong.message);
+) -> CaptureResult {
+    let other = |e: &anyhow::Error| (SlotFailure::Other, explain(e));
+    let wrong = |wrong: EntryError| (SlotFailure::Other, wrong.message);
     let ends = [setup.address.as_str(), setup.far_address.as_deref().unwrap_or(ANYWHERE)];
     let points = [setup.capture.interface.as_str(), "none"];
     let args = read(&setup.capture.options, points, false, Some(ends)).map_err(wrong)?;
@@ -156,26 +157,26 @@ fn follow_segments(
 }
 
 /// The port of a filter that TCP passes; `None`: all ports.
-fn only_tcp(args: &SppArgs) -> Result<Option<u16>, Wrong> {
+fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     let Some(only) = args.only else { return Ok(None) };
     if only.protocols.is_some() && only != PacketFilter::tcp(only.port) {
         let message = "this instrument is of TCP alone: write only = \"tcp:443\", or leave it out".to_owned();
-        return Err(Wrong { key: Some("only".to_owned()), message });
+        return Err(EntryError { key: Some("only".to_owned()), message });
     }
     Ok(only.port)
 }
 
 /// What kind of failure an error is.
-fn kind(error: &PassiveError) -> Failure {
+fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;
     match error {
         PassiveError::Collector(CollectorError::Conversation {
             source: DigestError::Refused(..) | DigestError::NotAuthenticated | DigestError::Proof,
             ..
-        }) => Failure::Refused,
-        PassiveError::Collector(CollectorError::Conversation { .. }) => Failure::Other,
-        PassiveError::Collector(_) => Failure::Unreachable,
-        _ => Failure::Other,
+        }) => SlotFailure::Refused,
+        PassiveError::Collector(CollectorError::Conversation { .. }) => SlotFailure::Other,
+        PassiveError::Collector(_) => SlotFailure::Unreachable,
+        _ => SlotFailure::Other,
     }
 }

@@ -1,21 +1,23 @@
 //! Tests that people ask for on a page are what the command line would send.
 
-use super::instruments::Known;
-use jitlat_monitor::runtime::Demand;
-use jitlat_web::{HostOffer, Refusal, Wish};
+use super::instruments::MonitorInstruments;
+use jitlat_monitor::runtime::DemandedTest;
+use jitlat_web::{HostOffer, RunRefusal, RunRequest};
 
 fn host(only_answers: bool) -> HostOffer {
     HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
 }
 
-fn wish(fields: &[(&str, &str)]) -> Wish {
+fn wish(fields: &[(&str, &str)]) -> RunRequest {
     let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
     serde_json::from_value(json.collect()).unwrap()
 }
 
 #[test]
 fn a_wish_is_what_the_command_line_would_send() {
-    let of = |fields: &[(&str, &str)]| Demand::of(&wish(fields), &host(false), &Known).unwrap().planned();
+    let of = |fields: &[(&str, &str)]| {
+        DemandedTest::of(&wish(fields), &host(false), &MonitorInstruments).unwrap().planned()
+    };
     let usual = of(&[]);
     assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
     assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
@@ -27,7 +29,7 @@ fn a_wish_is_what_the_command_line_would_send() {
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
     // Whatever is offered can be asked for.
-    for test in Demand::offered() {
+    for test in DemandedTest::offered() {
         assert!(
             of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets > 0
         );
@@ -48,7 +50,9 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("size", "3")], false, "", ""),
         (&[("profile", "vioce")], false, "profile", "vioce"),
     ] {
-        let Err(Refusal::Wish(about, why)) = Demand::of(&wish(fields), &host(answers), &Known) else {
+        let Err(RunRefusal::Wish(about, why)) =
+            DemandedTest::of(&wish(fields), &host(answers), &MonitorInstruments)
+        else {
             panic!("{fields:?}")
         };
         assert!(about == field && why.contains(said), "{fields:?}: {about}: {why}");

@@ -3,7 +3,7 @@
 use clap::builder::Arg;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command};
-use jitlat_monitor::file::{Value, Wrong, keys};
+use jitlat_monitor::file::{EntryError, OptionValue, keys};
 
 /// Options of a command, as a file may give them.
 pub struct OptionSet {
@@ -35,24 +35,24 @@ impl OptionSet {
     /// Reads `given`, then arguments that are not the file's.
     ///
     /// # Errors
-    /// [`Wrong`], with the option it is about.
-    pub fn read(&self, given: &[(String, Value)], others: &[String]) -> Result<ArgMatches, Wrong> {
+    /// [`EntryError`], with the option it is about.
+    pub fn read(&self, given: &[(String, OptionValue)], others: &[String]) -> Result<ArgMatches, EntryError> {
         let mut line = Vec::new();
         for (name, value) in given {
             self.check(name)?;
             match value {
-                Value::Switch(true) => line.push(format!("--{name}")),
-                Value::Switch(false) => {}
-                Value::Text(text) => line.push(format!("--{name}={text}")),
-                Value::List(texts) => line.extend(texts.iter().map(|text| format!("--{name}={text}"))),
+                OptionValue::Switch(true) => line.push(format!("--{name}")),
+                OptionValue::Switch(false) => {}
+                OptionValue::Text(text) => line.push(format!("--{name}={text}")),
+                OptionValue::List(texts) => line.extend(texts.iter().map(|text| format!("--{name}={text}"))),
             }
         }
         line.extend_from_slice(others);
         self.command.clone().try_get_matches_from(line).map_err(|e| wrong(&e))
     }
 
-    fn check(&self, name: &str) -> Result<(), Wrong> {
-        let about = |message| Err(Wrong { key: Some(name.to_owned()), message });
+    fn check(&self, name: &str) -> Result<(), EntryError> {
+        let about = |message| Err(EntryError { key: Some(name.to_owned()), message });
         let Some(arg) = self.command.get_arguments().find(|arg| arg.get_long() == Some(name)) else {
             let of = self.of;
             let meant = keys::choose(name, &self.names());
@@ -66,7 +66,7 @@ impl OptionSet {
 }
 
 /// What clap says, in one line, and the option it is about.
-fn wrong(error: &clap::Error) -> Wrong {
+fn wrong(error: &clap::Error) -> EntryError {
     let key = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(arg)) => Some(arg.as_str()),
         Some(ContextValue::Strings(args)) => args.first().map(String::as_str),
@@ -79,5 +79,5 @@ fn wrong(error: &clap::Error) -> Wrong {
     let lines = text.trim_start_matches("error: ").lines().map(str::trim);
     let said: Vec<&str> =
         lines.filter(|l| !l.is_empty() && !l.starts_with("Usage:") && !l.starts_with("For more")).collect();
-    Wrong { key, message: said.join(" ") }
+    EntryError { key, message: said.join(" ") }
 }

@@ -12,22 +12,21 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
-use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
-use jitlat_core::{Direction as Way, Transport};
+use jitlat_core::{Direction, Transport};
 use jitlat_instruments::passive::PeriodEvent;
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
-use jitlat_monitor::agenda::Failure;
-use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
-use jitlat_monitor::model::{Direction, Flow, Traffic};
-use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, ServerKeys, TestSite};
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_monitor::agenda::SlotFailure;
+use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, EntryError, Instruments, OptionValue};
+use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
+use jitlat_monitor::runtime::{AnyError, CaptureResult, CaptureSetup, Equipment, ServerKeys, TestSite};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 
 /// Makes a test of the file ready to run, from its options.
-type MakeTest = fn(&OptionSet, &Asked<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
+type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
@@ -36,7 +35,7 @@ pub struct Monitored {
     /// Its options.
     options: fn() -> OptionSet,
     /// What a test of it sends.
-    traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
+    traffic: fn(&OptionSet, &DeclaredTest<'_>) -> Result<Traffic, EntryError>,
     /// A test that is ready to run.
     test: MakeTest,
 }
@@ -49,9 +48,9 @@ pub const MONITORED: [Monitored; 2] = [
 
 /// The instruments of this program, for the file and the runtime.
 #[derive(Debug)]
-pub struct Known;
+pub struct MonitorInstruments;
 
-impl Instruments for Known {
+impl Instruments for MonitorInstruments {
     fn names(&self) -> Vec<&'static str> {
         MONITORED.iter().map(|i| i.name).collect()
     }
@@ -60,7 +59,7 @@ impl Instruments for Known {
         "ping"
     }
 
-    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
         (instrument.traffic)(&(instrument.options)(), asked)
@@ -70,7 +69,7 @@ impl Instruments for Known {
         CAPTURED.iter().map(|kind| (kind.name, kind.two_points)).collect()
     }
 
-    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
         captures::check(asked)
     }
 
@@ -78,13 +77,13 @@ impl Instruments for Known {
         jitlat_web::HAS_HTTPS
     }
 
-    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError> {
         serve_args(options).map(drop)
     }
 }
 
-impl Equipment for Known {
-    fn test(&self, asked: &Asked<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong> {
+impl Equipment for MonitorInstruments {
+    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
         (instrument.test)(&(instrument.options)(), asked, site)
@@ -93,19 +92,19 @@ impl Equipment for Known {
     fn follow(
         &self,
         setup: &CaptureSetup,
-        key: Option<&Key>,
+        key: Option<&PresharedKey>,
         stop: &Stop,
         each: &mut dyn FnMut(PeriodEvent<'_>),
-    ) -> Captured {
+    ) -> CaptureResult {
         let known = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument);
         let Some(kind) = known else {
-            return Err((Failure::Other, "there is no such instrument".to_owned()));
+            return Err((SlotFailure::Other, "there is no such instrument".to_owned()));
         };
         (kind.follow)(setup, key, stop, each)
     }
 
-    fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve> {
-        let mut args = serve_args(options).map_err(|wrong| anyhow!(wrong.message))?;
+    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError> {
+        let mut args = serve_args(options).map_err(|wrong| wrong.message)?;
         let offers_all = !args.digests.capture.is_empty();
         let new = keys.interfaces.into_iter().filter(|name| !args.digests.capture.contains(name));
         let new: Vec<String> = new.collect();
@@ -118,15 +117,15 @@ impl Equipment for Known {
             access.keys.add(&name, key);
         }
         if let Some(key) = keys.common {
-            access.digest_keys.add(Keys::ANY, key.clone());
-            access.keys.add(Keys::ANY, key);
+            access.digest_keys.add(PresharedKeys::ANY, key.clone());
+            access.keys.add(PresharedKeys::ANY, key);
         }
-        args.settings(access)
+        Ok(args.settings(access)?)
     }
 }
 
-fn whole(message: impl Into<String>) -> Wrong {
-    Wrong { key: None, message: message.into() }
+fn whole(message: impl Into<String>) -> EntryError {
+    EntryError { key: None, message: message.into() }
 }
 
 fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<(String, String)> {
@@ -173,7 +172,7 @@ fn ping_options() -> OptionSet {
 }
 
 /// The options of the server.
-pub fn serve_args(options: &[(String, Value)]) -> Result<ServeArgs, Wrong> {
+pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
     let confined = "the server of a monitor is not confined: leave it out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
@@ -196,17 +195,17 @@ pub fn serve_args(options: &[(String, Value)]) -> Result<ServeArgs, Wrong> {
     Ok(args)
 }
 
-fn duration(asked: &Asked<'_>) -> Option<String> {
+fn duration(asked: &DeclaredTest<'_>) -> Option<String> {
     asked.duration.map(|d| format!("--duration={}ns", d.0))
 }
 
 /// A one-way test of `host`; `way`: the option for its direction, none if the client sends.
 pub fn one_way(
     options: &OptionSet,
-    asked: &Asked<'_>,
+    asked: &DeclaredTest<'_>,
     host: &str,
     way: Option<&str>,
-) -> Result<OneWay, Wrong> {
+) -> Result<OneWay, EntryError> {
     let others: Vec<String> = duration(asked).into_iter().chain(way.map(str::to_owned)).collect();
     let matches = options.read(asked.options, &others)?;
     let mut args = OneWayArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
@@ -216,26 +215,27 @@ pub fn one_way(
     args.settings(host).map_err(|e| whole(explain(&e)))
 }
 
-fn about(key: &str, error: &anyhow::Error) -> Wrong {
-    Wrong { key: Some(key.to_owned()), message: explain(error) }
+fn about(key: &str, error: &anyhow::Error) -> EntryError {
+    EntryError { key: Some(key.to_owned()), message: explain(error) }
 }
 
-fn one_way_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
-    let both = asked.direction == Direction::Both;
+fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
+    let both = asked.direction == SendingHosts::Both;
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
-    let flow =
-        |way| test.settings.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
-    let (up, down) = (flow(Way::Up), flow(Way::Down));
+    let flow = |way| {
+        test.settings.terms.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default()
+    };
+    let (up, down) = (flow(Direction::Up), flow(Direction::Down));
     let (forward, backward) = match asked.direction {
-        Direction::Backward => (down, up),
-        Direction::Both | Direction::Forward => (up, down),
+        SendingHosts::Backward => (down, up),
+        SendingHosts::Both | SendingHosts::Forward => (up, down),
     };
     let duration = test.duration().map_err(|e| whole(e.to_string()))?;
     Ok(Traffic { duration, forward, backward, recorded: up.packets + down.packets })
 }
 
 /// A two-way test of `host`.
-pub fn ping(options: &OptionSet, asked: &Asked<'_>, host: &str) -> Result<Ping, Wrong> {
+pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result<Ping, EntryError> {
     let host = ["--".to_owned(), host.to_owned()];
     let others: Vec<String> = duration(asked).into_iter().chain(host).collect();
     let matches = options.read(asked.options, &others)?;
@@ -248,10 +248,10 @@ pub fn ping(options: &OptionSet, asked: &Asked<'_>, host: &str) -> Result<Ping, 
     args.settings().map_err(|e| whole(explain(&e)))
 }
 
-fn ping_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
-    if asked.direction != Direction::Both {
+fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
+    if asked.direction != SendingHosts::Both {
         let message = "a ping has both directions: leave 'direction' out".to_owned();
-        return Err(Wrong { key: Some("direction".to_owned()), message });
+        return Err(EntryError { key: Some("direction".to_owned()), message });
     }
     let test = ping(options, asked, "host")?;
     let spec = test.plan().map_err(|e| whole(e.to_string()))?.spec;
@@ -263,7 +263,7 @@ fn ping_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong
 /// Bytes of a packet beside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with time stamps.
 const ETHERNET_AND_IPV4: u64 = 18 + 20;
 
-fn flow_of(spec: &TestSpec) -> Flow {
+fn flow_of(spec: &TestSpec) -> OneWayTraffic {
     let transport = if spec.transport() == Transport::Tcp { 32 } else { 8 };
     let length = u64::from(spec.payload()) + transport + ETHERNET_AND_IPV4;
     let packets = u64::from(spec.packets());
@@ -272,32 +272,32 @@ fn flow_of(spec: &TestSpec) -> Flow {
         // As long as a burst lasts, at least the packets of one in its time.
         rate = rate.max(u64::from(size) * length * 8 * SECOND as u64 / Span::millis(100).0 as u64);
     }
-    Flow { packets, bytes: packets * length, rate }
+    OneWayTraffic { packets, bytes: packets * length, rate }
 }
 
 fn one_way_test(
     options: &OptionSet,
-    asked: &Asked<'_>,
+    asked: &DeclaredTest<'_>,
     site: &TestSite<'_>,
-) -> Result<Box<dyn Instrument>, Wrong> {
+) -> Result<Box<dyn Instrument>, EntryError> {
     let way = match (asked.direction, site.is_first) {
-        (Direction::Both, _) => Some("--both"),
-        (Direction::Forward, true) | (Direction::Backward, false) => None,
-        (Direction::Forward, false) | (Direction::Backward, true) => Some("--reverse"),
+        (SendingHosts::Both, _) => Some("--both"),
+        (SendingHosts::Forward, true) | (SendingHosts::Backward, false) => None,
+        (SendingHosts::Forward, false) | (SendingHosts::Backward, true) => Some("--reverse"),
     };
     let given = [asked.options, &site.of_server].concat();
-    let mut test = one_way(options, &Asked { options: &given, ..asked.clone() }, site.address, way)?;
-    test.settings.key = site.key.cloned();
-    test.settings.feedback = site.is_watched;
+    let mut test = one_way(options, &DeclaredTest { options: &given, ..asked.clone() }, site.address, way)?;
+    test.settings.terms.key = site.key.cloned();
+    test.settings.terms.feedback = site.is_watched;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))
 }
 
 fn ping_test(
     options: &OptionSet,
-    asked: &Asked<'_>,
+    asked: &DeclaredTest<'_>,
     site: &TestSite<'_>,
-) -> Result<Box<dyn Instrument>, Wrong> {
+) -> Result<Box<dyn Instrument>, EntryError> {
     let mut test = ping(options, asked, site.address)?;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))

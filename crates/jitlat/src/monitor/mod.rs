@@ -10,16 +10,16 @@ mod demand_tests;
 mod given;
 pub mod instruments;
 
-use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use anyhow::{Context, Result};
 use clap::Args;
-use instruments::Known;
+use instruments::MonitorInstruments;
 use jitlat_core::{Span, quantity};
 use jitlat_monitor::runtime::{self, MonitorSettings, Requests};
-use jitlat_monitor::{Plan, Timetable, text};
+use jitlat_monitor::{MonitorPlan, Timetable, text};
 use jitlat_net::clock;
+use jitlat_output::terminal;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,25 +78,27 @@ impl Requests for Signals {
 }
 
 /// Measures, or checks the file, or prints its plan.
-pub fn run(args: &MonitorArgs) -> Result<Status> {
-    let Some(model) = runtime::load(&args.file, &Known)? else { return Ok(Status::NotMeasured) };
+pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
+    let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
+        return Ok(ExitStatus::NotMeasured);
+    };
     let timetable = Timetable::new(&model);
     let host = args.host.as_deref().map(|name| runtime::named(&model, name)).transpose()?;
     if args.plan {
-        let plan = Plan::new(&model, &timetable);
+        let plan = MonitorPlan::new(&model, &timetable);
         let shown = match args.json {
             true => serde_json::to_string_pretty(&plan).context("writing the plan")? + "\n",
             false => text::plan(&model, &timetable, &plan, host, clock::wall()),
         };
-        console::print(&shown)?;
-        return Ok(Status::Measured);
+        terminal::print(&shown)?;
+        return Ok(ExitStatus::Measured);
     }
     for shortfall in timetable.shortfalls(&model) {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
-        console::print(&text::checked(&args.file, &model))?;
-        return Ok(Status::Measured);
+        terminal::print(&text::checked(&args.file, &model))?;
+        return Ok(ExitStatus::Measured);
     }
     let signals = Signals::to_stop_or_reload()?;
     let settings = MonitorSettings {
@@ -104,9 +106,9 @@ pub fn run(args: &MonitorArgs) -> Result<Status> {
         host: args.host.clone(),
         archive: args.archive.clone(),
         duration: args.duration,
-        equipment: Arc::new(Known),
-        print: Arc::new(|text| console::print(text).map_err(io::Error::other)),
+        equipment: Arc::new(MonitorInstruments),
+        print: Arc::new(|text| terminal::print(text).map_err(io::Error::other)),
     };
-    console::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
-    Ok(Status::Measured)
+    terminal::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
+    Ok(ExitStatus::Measured)
 }

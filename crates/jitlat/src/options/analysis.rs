@@ -3,7 +3,7 @@
 use super::profile::ProfileArgs;
 use clap::{Args, ValueEnum};
 use jitlat_core::analysis::Options;
-use jitlat_core::metrics::dejitter::Codec;
+use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::metrics::emodel;
 use jitlat_core::quantity;
 use jitlat_core::summary::{Bins, Method, Percent};
@@ -17,7 +17,7 @@ pub struct AnalysisArgs {
     ///
     /// jitlat1 is the floor index of the first version.
     #[arg(long, value_name = "METHOD", default_value = "edf")]
-    pub percentiles: Percentiles,
+    pub percentiles: PercentilesArg,
     /// Further percentile for the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
@@ -50,12 +50,12 @@ pub struct AnalysisArgs {
     /// G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or another as NAME:IE:BPL:DELAY (impairment,
     /// robustness to loss, packetisation and look-ahead in ms).
     #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
-    pub codec: Codec,
+    pub codec: VoiceCodec,
     /// Effect of delay on speech: idd, full, or cole
     ///
     /// idd assumes perfect echo control, full adds echo, cole is a fit that is wrong for long delays.
     #[arg(long, value_name = "MODEL", default_value = "idd")]
-    pub delay_model: DelayModel,
+    pub delay_model: DelayModelArg,
     /// Buffer sizes of the voice quality curve, as a list
     ///
     /// Default: 19 sizes from 0 to 6 s.
@@ -86,7 +86,7 @@ pub struct AnalysisArgs {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Percentiles {
+pub enum PercentilesArg {
     #[default]
     Edf,
     Linear,
@@ -94,7 +94,7 @@ pub enum Percentiles {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DelayModel {
+pub enum DelayModelArg {
     Idd,
     Full,
     Cole,
@@ -104,14 +104,14 @@ impl AnalysisArgs {
     /// The options of the analysis.
     pub fn options(&self) -> Options {
         let method = match self.percentiles {
-            Percentiles::Edf => Method::Edf,
-            Percentiles::Linear => Method::Linear,
-            Percentiles::Jitlat1 => Method::Jitlat1,
+            PercentilesArg::Edf => Method::Edf,
+            PercentilesArg::Linear => Method::Linear,
+            PercentilesArg::Jitlat1 => Method::Jitlat1,
         };
         let delay_model = match self.delay_model {
-            DelayModel::Idd => emodel::DelayModel::Idd,
-            DelayModel::Full => emodel::DelayModel::Full,
-            DelayModel::Cole => emodel::DelayModel::Cole,
+            DelayModelArg::Idd => emodel::DelayModel::Idd,
+            DelayModelArg::Full => emodel::DelayModel::Full,
+            DelayModelArg::Cole => emodel::DelayModel::Cole,
         };
         let defaults = jitlat_verdict::options();
         Options {
@@ -145,19 +145,19 @@ fn bins(text: &str) -> Result<Bins, String> {
     }
 }
 
-fn codec(text: &str) -> Result<Codec, String> {
-    if let Some(codec) = Codec::named(text) {
+fn codec(text: &str) -> Result<VoiceCodec, String> {
+    if let Some(codec) = VoiceCodec::named(text) {
         return Ok(codec);
     }
     let known = || {
-        let names: Vec<&str> = Codec::names().collect();
+        let names: Vec<&str> = VoiceCodec::names().collect();
         format!("choose one of {}, or write NAME:IE:BPL:DELAY", names.join(", "))
     };
     let parts: Vec<&str> = text.split(':').collect();
     let [name, figures @ ..] = &parts[..] else { return Err(known()) };
     let number = |f: &&str| f.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
     match figures.iter().map(number).collect::<Option<Vec<f64>>>().as_deref() {
-        Some([ie, bpl, delay_ms]) if *ie <= 95.0 && *bpl > 0.0 && !name.is_empty() => Ok(Codec {
+        Some([ie, bpl, delay_ms]) if *ie <= 95.0 && *bpl > 0.0 && !name.is_empty() => Ok(VoiceCodec {
             name: (*name).to_owned(),
             ie: *ie,
             bpl: *bpl,

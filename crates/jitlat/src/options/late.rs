@@ -3,7 +3,7 @@
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
-use jitlat_store::late::Extra;
+use jitlat_store::late::ExtraFields;
 
 /// What is sent in LaTe's formats while a test runs.
 #[derive(Clone, Debug, Args)]
@@ -14,7 +14,7 @@ pub struct LateArgs {
     /// p is the loss so far, r the number past wraps, m and n the smallest and largest latency so far, a all of them.
     /// They go to the listener of --late-stream and into `--as late-packets`.
     #[arg(long, value_name = "LETTERS", default_value = "")]
-    pub late_extra: Extra,
+    pub late_extra: ExtraFields,
     /// Send each sample to a listener, as LaTe's -w
     ///
     /// Datagrams, with a start and an end over TCP.
@@ -24,7 +24,7 @@ pub struct LateArgs {
     ///
     /// A list of 90, 95 and 99, in percent.
     #[arg(long, value_name = "LEVELS", value_parser = levels, default_value = "95", requires = "late_stream")]
-    pub late_confidence: Levels,
+    pub late_confidence: WantedLevels,
     /// Send the figures of each interval to Carbon, as LaTe's -g
     #[arg(long, value_name = "HOST[:PORT]")]
     pub graphite: Option<String>,
@@ -43,16 +43,16 @@ pub struct LateArgs {
 
 /// Which of the levels 90, 95 and 99 % are wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Levels(pub [bool; 3]);
+pub struct WantedLevels(pub [bool; 3]);
 
 /// Parses a list of confidence levels in percent.
-fn levels(text: &str) -> Result<Levels, String> {
+fn levels(text: &str) -> Result<WantedLevels, String> {
     let mut wanted = [false; 3];
     for word in text.split(',') {
         let at = ["90", "95", "99"].iter().position(|level| *level == word.trim());
         wanted[at.ok_or_else(|| format!("'{word}' is none of 90, 95 and 99"))?] = true;
     }
-    Ok(Levels(wanted))
+    Ok(WantedLevels(wanted))
 }
 
 /// Parses a duration of at least a second: Carbon keeps one value per second.

@@ -8,6 +8,7 @@ pub mod load;
 pub mod log;
 pub mod one_way;
 pub mod one_way_protocol;
+pub mod outputs;
 pub mod pace;
 pub mod ping;
 pub mod priority;
@@ -17,29 +18,14 @@ pub mod report;
 pub mod shape;
 pub mod unread;
 
-use anyhow::{Context, Result};
-use jitlat_instruments::arguments::NamedFile;
-use jitlat_net::client::Family;
-use jitlat_net::key_file;
-use jitlat_proto::jitlat::Key;
-use std::path::Path;
-
-/// Reads the key in a key file.
-pub fn key(path: &Path) -> Result<Key> {
-    let file = read_key_file(path)?;
-    Key::from_file_contents(&file.contents).with_context(|| format!("the key file {}", file.name))
-}
-
-/// Reads a file with a key or with users, which nobody else may be able to read.
-pub fn read_key_file(path: &Path) -> Result<NamedFile> {
-    Ok(NamedFile { name: path.display().to_string(), contents: key_file::read(path)? })
-}
+pub use jitlat_instruments::access::{key, read_key_file};
+use jitlat_net::client::AddressFamily;
 
 /// The address family requested by `-4` and `-6`; `None`: either.
-pub fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     match (ipv4, ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
+        (true, _) => Some(AddressFamily::V4),
+        (_, true) => Some(AddressFamily::V6),
         _ => None,
     }
 }

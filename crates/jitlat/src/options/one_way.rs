@@ -3,7 +3,7 @@
 use super::load::LoadArgs;
 use super::log::LogArgs;
 use super::one_way_protocol::OneWayProtocolArgs;
-use super::pace::Pace;
+use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::report::ReportArgs;
 use super::{family, key};
@@ -12,13 +12,13 @@ use clap::{Args, ValueEnum};
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
 use jitlat_core::time::Span;
-use jitlat_core::{Direction, Schedule, Source, TestSpec, Transport};
+use jitlat_core::{Direction, Schedule, StampSource, TestSpec, Transport};
 use jitlat_instruments::OneWay;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::client::TestRequest;
-use jitlat_net::pace::Pacing;
+use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::random;
-use jitlat_proto::jitlat::Dialect;
+use jitlat_proto::jitlat::{Dialect, TestTerms};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -77,16 +77,18 @@ impl OneWayArgs {
             control_port: link.control_port,
             family: family(link.ipv4, link.ipv6),
             bind: link.bind,
-            dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
-            key: link.key_file.as_deref().map(key).transpose()?,
-            pacing: link.pacing(),
-            priority,
-            stamps: match link.stamps {
-                Stamps::User => Source::User,
-                Stamps::Kernel => Source::Kernel,
-                Stamps::Hardware => Source::Hardware,
+            terms: TestTerms {
+                dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
+                key: link.key_file.as_deref().map(key).transpose()?,
+                stamps: match link.stamps {
+                    StampsArg::User => StampSource::User,
+                    StampsArg::Kernel => StampSource::Kernel,
+                    StampsArg::Hardware => StampSource::Hardware,
+                },
+                ..TestTerms::new(streams)
             },
-            ..TestRequest::new(host, streams)
+            sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            ..TestRequest::new(host, Vec::new())
         };
         Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
     }
@@ -136,7 +138,7 @@ pub struct StreamArgs {
     ///
     /// A bare number is packets per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
-    pub rate: Option<quantity::Rate>,
+    pub rate: Option<quantity::SendingRate>,
     /// Use TCP instead of UDP
     #[arg(short = 't', long)]
     pub tcp: bool,
@@ -167,7 +169,7 @@ pub struct StreamArgs {
 }
 
 /// Packets per burst unless another number is given.
-const USUAL_BURST: u32 = 10;
+const DEFAULT_BURST: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {
@@ -196,7 +198,7 @@ impl StreamArgs {
         let schedule = match self.schedule {
             ScheduleLaw::Periodic => Schedule::Periodic,
             ScheduleLaw::Poisson => Schedule::Poisson { seed: self.seed.unwrap_or(fresh_seed) },
-            ScheduleLaw::Burst => Schedule::Burst { size: self.burst.unwrap_or(USUAL_BURST) },
+            ScheduleLaw::Burst => Schedule::Burst { size: self.burst.unwrap_or(DEFAULT_BURST) },
         };
         let direction = if self.reverse { Direction::Down } else { Direction::Up };
         let transport = if self.tcp { Transport::Tcp } else { Transport::Udp };
@@ -241,10 +243,10 @@ pub struct HostArgs {
     /// interface's queue with launch times. auto spins from 50000 packets per second on if two processors are idle,
     /// and sleeps otherwise.
     #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub pace: Pace,
+    pub pace: PaceArg,
     /// Source of time stamps: user, kernel or hardware
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
-    pub stamps: Stamps,
+    pub stamps: StampsArg,
     /// SCHED_FIFO priority of the measuring threads, with memory locked
     ///
     /// Reduced with a note where that is not permitted.
@@ -266,7 +268,7 @@ pub struct HostArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stamps {
+pub enum StampsArg {
     User,
     Kernel,
     Hardware,

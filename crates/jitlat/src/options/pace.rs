@@ -1,10 +1,10 @@
 //! `--pace`: how a sender waits.
 
 use clap::ValueEnum;
-use jitlat_net::pace::Mode;
+use jitlat_net::pace::PaceMode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Pace {
+pub enum PaceArg {
     Auto,
     Sleep,
     Hybrid,
@@ -12,14 +12,14 @@ pub enum Pace {
     Etf,
 }
 
-impl From<Pace> for Option<Mode> {
-    fn from(pace: Pace) -> Option<Mode> {
+impl From<PaceArg> for Option<PaceMode> {
+    fn from(pace: PaceArg) -> Option<PaceMode> {
         match pace {
-            Pace::Auto => None,
-            Pace::Sleep => Some(Mode::Sleep),
-            Pace::Hybrid => Some(Mode::Hybrid),
-            Pace::Spin => Some(Mode::Spin),
-            Pace::Etf => Some(Mode::Etf),
+            PaceArg::Auto => None,
+            PaceArg::Sleep => Some(PaceMode::Sleep),
+            PaceArg::Hybrid => Some(PaceMode::Hybrid),
+            PaceArg::Spin => Some(PaceMode::Spin),
+            PaceArg::Etf => Some(PaceMode::Etf),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
 use super::log::LogArgs;
-use super::pace::Pace;
+use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::{QuietArgs, ReportArgs};
@@ -18,7 +18,7 @@ use jitlat_core::{Schedule, Span, Transport};
 use jitlat_instruments::Ping;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::random;
-use jitlat_net::stamp::{Stamps, UnknownStamps};
+use jitlat_net::stamp::{StampMode, UnknownStamps};
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -44,7 +44,7 @@ pub struct PingArgs {
     ///
     /// A bare number is requests per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
-    pub rate: Option<quantity::Rate>,
+    pub rate: Option<quantity::SendingRate>,
     /// Stop and wait: send the next request this long after the last answer
     ///
     /// 0 is at once.
@@ -60,7 +60,7 @@ pub struct PingArgs {
     /// (between 0 and twice MEAN). For example uniform:10ms,100ms. A third number keeps each gap for that many
     /// packets.
     #[arg(long, value_name = "LAW", default_value = "periodic")]
-    pub schedule: Law,
+    pub schedule: ScheduleArg,
     /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
@@ -85,13 +85,13 @@ pub struct PingArgs {
     ///
     /// As for one-way tests.
     #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub pace: Pace,
+    pub pace: PaceArg,
     /// Source of time stamps: user, krt, kernel or hardware
     ///
     /// krt is by the kernel on reception only, as LaTe's KRT; hardware is by the adapter. LaTe's letters u, r, s, h
     /// are accepted too.
     #[arg(long, value_name = "SOURCE", default_value = "kernel", value_parser = stamps)]
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// Before the test, measure what this host adds (3 s)
     ///
     /// The result is stored in log and JSON, and figures no larger than it are marked.
@@ -117,31 +117,31 @@ pub struct PingArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Law {
+pub enum ScheduleArg {
     Periodic,
     Poisson,
     /// Random gaps, and the number of packets that keep each.
     Random(Gaps, u32),
 }
 
-impl Law {
+impl ScheduleArg {
     /// The schedule; `seed` is used if it is random.
     pub fn with_seed(self, seed: u64) -> Schedule {
         match self {
-            Law::Periodic => Schedule::Periodic,
-            Law::Poisson => Schedule::Poisson { seed },
-            Law::Random(gaps, batch) => Schedule::Random { gaps, batch, seed },
+            ScheduleArg::Periodic => Schedule::Periodic,
+            ScheduleArg::Poisson => Schedule::Poisson { seed },
+            ScheduleArg::Random(gaps, batch) => Schedule::Random { gaps, batch, seed },
         }
     }
 }
 
-impl FromStr for Law {
+impl FromStr for ScheduleArg {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Law, String> {
+    fn from_str(text: &str) -> Result<ScheduleArg, String> {
         match text {
-            "periodic" => return Ok(Law::Periodic),
-            "poisson" => return Ok(Law::Poisson),
+            "periodic" => return Ok(ScheduleArg::Periodic),
+            "poisson" => return Ok(ScheduleArg::Poisson),
             _ => {}
         }
         let unknown =
@@ -165,17 +165,17 @@ impl FromStr for Law {
         if !gaps.is_possible() {
             return Err(SpecError::Gaps.to_string());
         }
-        Ok(Law::Random(gaps, batch))
+        Ok(ScheduleArg::Random(gaps, batch))
     }
 }
 
 /// A source of stamps, by its name or LaTe's letter.
-fn stamps(text: &str) -> Result<Stamps, UnknownStamps> {
+fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
     match text {
-        "u" => Ok(Stamps::User),
-        "r" => Ok(Stamps::KernelReceive),
-        "s" => Ok(Stamps::Kernel),
-        "h" => Ok(Stamps::Hardware),
+        "u" => Ok(StampMode::User),
+        "r" => Ok(StampMode::KernelReceive),
+        "s" => Ok(StampMode::Kernel),
+        "h" => Ok(StampMode::Hardware),
         name => name.parse(),
     }
 }
@@ -211,11 +211,11 @@ impl PingArgs {
             ..Ping::boxed(&self.host, self.protocol.client()?)
         };
         ping.period = match (self.rate, self.schedule) {
-            (Some(_), Law::Random(..)) => {
+            (Some(_), ScheduleArg::Random(..)) => {
                 bail!("-r: a law of gaps says all about the rate: leave one of them out")
             }
             (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
-            (None, Law::Random(gaps, _)) => gaps.mean(),
+            (None, ScheduleArg::Random(gaps, _)) => gaps.mean(),
             (None, _) => self.period,
         };
         if let Some(d) = self.duration {
@@ -236,14 +236,14 @@ mod tests {
     #[test]
     fn laws_of_gaps_are_read_and_impossible_ones_refused() {
         let ms = Span::millis;
-        let law = |text: &str| text.parse::<Law>();
+        let law = |text: &str| text.parse::<ScheduleArg>();
         let uniform = Gaps::Uniform { least: ms(10), most: ms(100) };
-        assert_eq!(law("uniform:10ms,100ms"), Ok(Law::Random(uniform, 1)));
-        assert_eq!(law("uniform:10ms,0.1s,20"), Ok(Law::Random(uniform, 20)));
+        assert_eq!(law("uniform:10ms,100ms"), Ok(ScheduleArg::Random(uniform, 1)));
+        assert_eq!(law("uniform:10ms,0.1s,20"), Ok(ScheduleArg::Random(uniform, 20)));
         let exponential = Gaps::Exponential { least: Span::ZERO, mean: ms(50) };
-        assert_eq!(law("exponential:0,50ms"), Ok(Law::Random(exponential, 1)));
+        assert_eq!(law("exponential:0,50ms"), Ok(ScheduleArg::Random(exponential, 1)));
         let normal = Gaps::Normal { mean: ms(200), deviation: ms(4) };
-        assert_eq!(law("normal:200ms,4ms,15"), Ok(Law::Random(normal, 15)));
+        assert_eq!(law("normal:200ms,4ms,15"), Ok(ScheduleArg::Random(normal, 15)));
         for wrong in [
             "uniform",
             "uniform:10ms",

@@ -6,14 +6,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments};
-use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
+use jitlat_instruments::ping::{PROTOCOLS, PingClient, PingProtocol};
 use std::path::{Path, PathBuf};
 
 /// A two-way protocol with its client's arguments.
 #[derive(Clone, Debug)]
 pub struct ProtocolArgs {
     /// The protocol.
-    pub protocol: &'static Protocol,
+    pub protocol: &'static PingProtocol,
     /// Payload bytes.
     pub payload: Option<u64>,
     /// The arguments given on the command line.
@@ -22,13 +22,13 @@ pub struct ProtocolArgs {
 
 impl ProtocolArgs {
     /// Makes the client.
-    pub fn client(&self) -> Result<Box<dyn Client>> {
+    pub fn client(&self) -> Result<Box<dyn PingClient>> {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
     /// Turns the protocol's `switch` on.
     pub fn switch_on(&mut self, switch: &'static Argument) {
-        self.given.0.push((switch.name, Given::Text(String::new())));
+        self.given.0.push((switch.name, OptionInput::Text(String::new())));
     }
 
     /// Whether the argument `name` was given.
@@ -40,15 +40,15 @@ impl ProtocolArgs {
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
         match &found.1 {
-            Given::Text(text) => Some(text),
-            Given::File(_) => None,
+            OptionInput::Text(text) => Some(text),
+            OptionInput::File(_) => None,
         }
     }
 
     /// Rejects options that only other protocols have. A port option is accepted for every protocol.
     pub fn check(&self) -> Result<()> {
         for (name, _) in &self.given.0 {
-            let knows = |p: &&&Protocol| p.arguments.iter().any(|a| a.name == *name);
+            let knows = |p: &&&PingProtocol| p.arguments.iter().any(|a| a.name == *name);
             if !knows(&&self.protocol) && !name.ends_with("-port") {
                 let others: Vec<&str> = PROTOCOLS.iter().filter(knows).map(|p| p.name).collect();
                 bail!("--{name} is for --proto {}", others.join(" or "));
@@ -60,10 +60,10 @@ impl ProtocolArgs {
 
 /// Arguments in a list, as given on the command line.
 #[derive(Clone, Debug, Default)]
-pub struct GivenArgs(Vec<(&'static str, Given)>);
+pub struct GivenArgs(Vec<(&'static str, OptionInput)>);
 
 #[derive(Clone, Debug)]
-enum Given {
+enum OptionInput {
     Text(String),
     File(PathBuf),
 }
@@ -71,7 +71,7 @@ enum Given {
 impl GivenArgs {
     /// The arguments in `list` that were explicitly given.
     pub fn new<'a>(list: impl Iterator<Item = &'a Argument>, matches: &ArgMatches) -> GivenArgs {
-        let mut given: Vec<(&'static str, Given)> = Vec::new();
+        let mut given: Vec<(&'static str, OptionInput)> = Vec::new();
         for argument in list {
             let name = argument.name;
             let explicit = matches.value_source(name) == Some(ValueSource::CommandLine);
@@ -79,10 +79,10 @@ impl GivenArgs {
                 continue;
             }
             let value = match argument.kind {
-                ArgumentKind::Nothing => Some(Given::Text(String::new())),
-                ArgumentKind::File => matches.get_one::<PathBuf>(name).cloned().map(Given::File),
+                ArgumentKind::Nothing => Some(OptionInput::Text(String::new())),
+                ArgumentKind::File => matches.get_one::<PathBuf>(name).cloned().map(OptionInput::File),
                 ArgumentKind::Value { .. } | ArgumentKind::Choice { .. } => {
-                    matches.get_one::<String>(name).cloned().map(Given::Text)
+                    matches.get_one::<String>(name).cloned().map(OptionInput::Text)
                 }
             };
             given.extend(value.map(|value| (name, value)));
@@ -98,8 +98,8 @@ impl GivenArgs {
     /// The files among them, by the name of the argument.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.0.iter().filter_map(|(name, value)| match value {
-            Given::File(path) => Some((*name, path.as_path())),
-            Given::Text(_) => None,
+            OptionInput::File(path) => Some((*name, path.as_path())),
+            OptionInput::Text(_) => None,
         })
     }
 
@@ -108,8 +108,8 @@ impl GivenArgs {
         let mut arguments = Arguments::new();
         for (name, value) in &self.0 {
             arguments = match value {
-                Given::Text(text) => arguments.with(name, text),
-                Given::File(path) => arguments.with_file(name, read_key_file(path)?),
+                OptionInput::Text(text) => arguments.with(name, text),
+                OptionInput::File(path) => arguments.with_file(name, read_key_file(path)?),
             };
         }
         Ok(arguments)
@@ -165,7 +165,7 @@ pub fn add_options(
 
 impl Args for ProtocolArgs {
     fn augment_args(command: Command) -> Command {
-        let each = |of: fn(&Protocol) -> String| PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>();
+        let each = |of: fn(&PingProtocol) -> String| PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>();
         let names = PossibleValuesParser::new(PROTOCOLS.iter().map(|p| p.name));
         let command = command
             .arg(
@@ -204,7 +204,7 @@ impl Args for ProtocolArgs {
 impl FromArgMatches for ProtocolArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<ProtocolArgs, clap::Error> {
         let name = matches.get_one::<String>("proto").map_or(PROTOCOLS[0].name, String::as_str);
-        let protocol = Protocol::named(name)
+        let protocol = PingProtocol::named(name)
             .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
         let arguments = PROTOCOLS.iter().flat_map(|p| p.arguments);
         Ok(ProtocolArgs {

@@ -1,16 +1,17 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
-use crate::console;
-use crate::output::running::RunningWindows;
-use crate::output::screen::{self, Origin};
-use crate::output::text::{self, PageOptions};
-use crate::output::{AnalysedStream, Outputs, Part, Report, log_failures};
+use crate::options::outputs::Outputs;
 use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Answer;
-use jitlat_core::scalars::{self, Condition};
+use jitlat_core::scalars::{self, ScalarCondition};
+use jitlat_output::running::RunningWindows;
+use jitlat_output::screen::{self, StreamOrigin};
+use jitlat_output::terminal;
+use jitlat_output::text::{self, PageOptions};
+use jitlat_output::{AnalysedStream, Report, ReportParts};
 use jitlat_report::text::windows;
 use jitlat_store::log::STDOUT;
 use std::path::Path;
@@ -26,10 +27,10 @@ pub struct ReportArgs {
     #[arg(short = 'L', long)]
     pub plot_corrected: bool,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::ALL.0 }>,
+    pub outputs: Outputs<{ ReportParts::ALL.0 }>,
     /// Exit with status 1 if a figure crosses a threshold: loss>1%, jitter-p99>30ms
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
-    pub fail_if: Vec<Condition>,
+    pub fail_if: Vec<ScalarCondition>,
     /// Print the full report, the classic one first
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
@@ -83,7 +84,7 @@ impl LengthArgs {
 
 impl ReportArgs {
     /// Nothing but `outputs`, from an analysis with these options.
-    pub fn of_files(outputs: Outputs<{ Part::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
+    pub fn of_files(outputs: Outputs<{ ReportParts::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
         ReportArgs {
             corrected: false,
             plot_corrected: false,
@@ -110,7 +111,7 @@ impl ReportArgs {
     }
 
     /// The console report of `runs` from `origin`; `explained` is what an instrument adds to it.
-    pub fn page(&self, runs: &[AnalysedStream], origin: Origin<'_>, explained: &str) -> String {
+    pub fn page(&self, runs: &[AnalysedStream], origin: StreamOrigin<'_>, explained: &str) -> String {
         if self.quiet {
             return text::line(runs);
         }
@@ -170,18 +171,19 @@ impl ReportArgs {
             );
         }
         self.outputs.check_analysis(&self.options())?;
-        self.outputs.check(streams, others)
+        Ok(self.outputs.check(streams, others)?)
     }
 
-    /// Prints the report of `text` and writes every format, as [`Wanted::write`](crate::output::wanted::Wanted::write);
+    /// Prints the report of `text` and writes every format, as [`Wanted::write`](jitlat_output::Wanted::write);
     /// beside a log on standard output, to standard error.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         if !self.beside_log {
             return self.outputs.write(report, text);
         }
-        let mut failures: Vec<anyhow::Error> = console::print_beside(&text()).err().into_iter().collect();
+        let mut failures: Vec<jitlat_output::Error> =
+            terminal::print_to_stderr(&text()).err().into_iter().collect();
         failures.extend(self.outputs.write_files(report));
-        log_failures(&failures)
+        jitlat_output::log_failures(&failures)
     }
 
     /// Whether an output needs the single packets after the analysis.

@@ -1,40 +1,39 @@
 //! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – what LaTe's options send while a test runs; [`several`] – several hosts at once
+//! * [`late`] – LaTe's options; [`several`] – several hosts at once
 
 mod late;
 mod several;
 
-use crate::console::progress::{Progress, ProgressLine};
-use crate::exit::{Status, explain};
+use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
-use crate::output::report::Streams;
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, text};
 use crate::{archive, doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportStreams;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
 use jitlat_report::text::{asking, logged};
-use jitlat_store::log::{Journals, Rows};
-use late::Late;
+use jitlat_store::log::{Journals, RowKind};
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 /// The rows of a log of `ping`.
-pub fn rows(ping: &Ping) -> Rows {
+pub fn rows(ping: &Ping) -> RowKind {
     match ping.client.protocol().transport {
-        Transport::Tcp => Rows::TwoWayTcp,
-        Transport::Udp => Rows::TwoWay,
+        Transport::Tcp => RowKind::TwoWayTcp,
+        Transport::Udp => RowKind::TwoWay,
     }
 }
 
 /// Measures, saves and reports.
-pub fn run(args: &PingArgs) -> Result<Status> {
+pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     if !args.others.is_empty() {
         return several::run(args);
     }
@@ -58,13 +57,13 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
-    let (late, mut streams) = Late::new(args, &ping)?;
+    let (late_test, mut streams) = late::test(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = match (args.live.live, drawn) {
-        (true, true) => Progress::new().by(ProgressLine::off()),
-        (true, false) => Progress::new().by(ProgressLine::below()),
-        _ => Progress::new(),
+        (true, true) => ProgressObserver::new().by(ProgressLine::off()),
+        (true, false) => ProgressObserver::new().by(ProgressLine::below()),
+        _ => ProgressObserver::new(),
     };
     let mut windows = args.report.running_windows();
     let mut view = None;
@@ -81,9 +80,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     progress.clear();
     let measured = measured.inspect_err(|e| {
         if let jitlat_instruments::Error::Ping(_) = e
-            && let Err(trouble) = late.failed(&args.report.outputs)
+            && let Err(trouble) = late_test.failed(&args.report.outputs)
         {
-            error!("{}", explain(&trouble));
+            error!("{}", jitlat_output::explain(&trouble));
         }
     })?;
     let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
@@ -112,14 +111,15 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             tcp: records.tcp.pop().unwrap_or_default(),
             shown_windows: shown_windows.pop().unwrap_or_default(),
             file_ending: "round-trip".to_owned(),
-            late: Some(late.setting.clone()),
+            late: Some(late_test.setting.clone()),
         });
     }
-    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
-    let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
+    let report =
+        ReportStreams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
+    let whole = args.report.write(&report, || args.report.page(&runs, StreamOrigin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
-        troubles.extend(late.finish(run, streams).iter().map(explain));
+        troubles.extend(late_test.finish(run, streams).iter().map(|e| jitlat_output::explain(e)));
     }
     for trouble in &troubles {
         error!("{trouble}");
@@ -135,15 +135,15 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         || !whole
         || runs.iter().any(AnalysedStream::is_cut_off)
     {
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
-    let status = text::status(&runs, &args.report.fail_if);
+    let status = thresholds(&runs, &args.report.fail_if);
     let answered = runs.iter().any(|run| run.summary.counts.received > 0);
-    if !answered && ping.client.expects_answers() && status == Status::Measured {
+    if !answered && ping.client.expects_answers() && status == ExitStatus::Measured {
         if !said {
             error!("{}: none of {requests} requests was answered", args.host);
         }
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
     Ok(status)
 }

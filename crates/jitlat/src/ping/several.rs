@@ -1,8 +1,7 @@
 //! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
 
 use super::rows;
-use crate::console::{self, progress::ProgressLine};
-use crate::exit::{Status, explain};
+use crate::exit::{ExitStatus, explain};
 use crate::interrupt;
 use crate::live::{self, Board, View};
 use crate::logs::TestLogs;
@@ -11,6 +10,7 @@ use anyhow::{Error, Result, bail};
 use jitlat_core::Summary;
 use jitlat_core::scalars::Scalar;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
+use jitlat_output::terminal::{self, progress::ProgressLine};
 use jitlat_report::text::logged;
 use jitlat_store::log::{Closed, Journals};
 use std::thread;
@@ -18,18 +18,18 @@ use std::time::Duration;
 use tracing::{error, info};
 
 /// Time between two looks at a request to end.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Most hosts: each takes a thread and a socket.
-const MOST: usize = 256;
+const MAX_HOSTS: usize = 256;
 /// The figures of the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
 /// Measures and prints the table.
-pub fn run(args: &PingArgs) -> Result<Status> {
+pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
-    if hosts.len() > MOST {
-        bail!("{} hosts at once: {MOST} at most", hosts.len());
+    if hosts.len() > MAX_HOSTS {
+        bail!("{} hosts at once: {MAX_HOSTS} at most", hosts.len());
     }
     let tests = hosts.iter().map(|host| {
         let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
@@ -43,21 +43,21 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
     let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
-    console::print(&table(&hosts, &found))?;
-    let mut status = Status::Measured;
+    terminal::print(&table(&hosts, &found))?;
+    let mut status = ExitStatus::Measured;
     for (host, log) in hosts.iter().zip(&logs) {
         if let Some(path) = &log.log {
             info!("{host}: {}", logged(path));
         }
         for trouble in &log.troubles {
             error!("{host}: {trouble}");
-            status = Status::NotMeasured;
+            status = ExitStatus::NotMeasured;
         }
     }
     for (host, found) in hosts.iter().zip(&found) {
         if let Err(e) = found {
             error!("{host}: {}", explain(e));
-            status = Status::NotMeasured;
+            status = ExitStatus::NotMeasured;
         }
     }
     Ok(status)
@@ -106,7 +106,7 @@ fn measure(
             if stop.flag().swap(false, std::sync::atomic::Ordering::SeqCst) {
                 stops.iter().for_each(Stop::request);
             }
-            thread::sleep(LOOK_AROUND);
+            thread::sleep(STOP_CHECK_INTERVAL);
         }
         let joined = running.into_iter().map(|thread| match thread {
             Ok(thread) => {

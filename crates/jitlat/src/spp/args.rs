@@ -1,10 +1,9 @@
 //! The options of `jitlat spp`, and the settings made from them.
 
 use super::drawing::FigureArgs;
-use super::live::LiveArgs;
-use super::parts::PartArgs;
+use super::live::LivePointArgs;
+use super::parts::PassivePartArgs;
 use crate::options::report::ReportArgs;
-use crate::output::Part;
 use anyhow::{Context, bail};
 use clap::Args;
 use jitlat_core::prefix::Prefix;
@@ -12,6 +11,8 @@ use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
 use jitlat_instruments::passive::{CaptureSource, Matching, Passive, Translation};
 use jitlat_net::capture::in_folders;
+use jitlat_output::ReportParts;
+use jitlat_output::captures::ShownCaptures;
 use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::{LinkQuestion, Sides};
@@ -53,7 +54,7 @@ pub struct SppArgs {
     #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
     pub labels: Vec<String>,
     #[command(flatten)]
-    pub live: LiveArgs,
+    pub live: LivePointArgs,
     /// Address, prefix or host name at the reference side
     ///
     /// Found from the captures if not given.
@@ -139,7 +140,7 @@ pub struct SppArgs {
     #[arg(long, value_name = "DIR", requires = "log")]
     pub archive: Option<PathBuf>,
     #[command(flatten)]
-    pub parts: PartArgs,
+    pub parts: PassivePartArgs,
     #[command(flatten)]
     pub report: ReportArgs,
 
@@ -325,6 +326,17 @@ impl SppArgs {
         self.summary || self.writes_to_output()
     }
 
+    /// How the results are shown.
+    pub fn shown(&self) -> ShownCaptures<'_> {
+        ShownCaptures {
+            link: self.link.as_ref(),
+            marks: &self.figures.marks,
+            interval: self.report.analysis.interval,
+            corrected: self.report.plot_corrected,
+            top: self.top,
+        }
+    }
+
     /// The columns of the lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
@@ -365,7 +377,7 @@ impl SppArgs {
                 files[1]
             );
         }
-        if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(Part::STREAMS)) {
+        if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(ReportParts::STREAMS)) {
             bail!("{} is defined for one capture: leave it or --label out", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
@@ -375,13 +387,14 @@ impl SppArgs {
             );
         }
         let outputs = &self.report.outputs;
-        let of_ways = [Part::STREAMS, Part::ROWS].into_iter().find_map(|part| outputs.needing(part));
+        let of_ways =
+            [ReportParts::STREAMS, ReportParts::ROWS].into_iter().find_map(|part| outputs.needing(part));
         if let (true, Some((output, _))) = (self.compat, of_ways) {
             bail!("--compat makes pairs and nothing else: leave it out for {}", output.spelling());
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check_one_way("")?;
         outputs.check_analysis(&self.report.options())?;
-        outputs.check(if names > 0 { 1 } else { 2 }, &others)
+        Ok(outputs.check(if names > 0 { 1 } else { 2 }, &others)?)
     }
 }

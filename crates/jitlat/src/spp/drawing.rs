@@ -3,7 +3,7 @@
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
-use jitlat_report::figure::{FigureRange, Period};
+use jitlat_report::figure::{FigureRange, MarkedPeriod};
 
 /// What of a measurement is drawn. Figures in numbers are always those of all of it.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +25,7 @@ pub struct FigureArgs {
     ///
     /// Periods of one name share a colour.
     #[arg(long = "mark", value_name = "A-B=NAME")]
-    pub marks: Vec<Period>,
+    pub marks: Vec<MarkedPeriod>,
 }
 
 impl FigureArgs {

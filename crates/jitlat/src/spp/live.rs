@@ -11,7 +11,7 @@ use jitlat_proto::digest;
 use std::path::PathBuf;
 
 /// Most memory for waiting packets that can be requested, in bytes.
-const MAX_BUFFER: u64 = 1 << 30;
+const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
 /// Ids of the options that make the points live.
 pub const POINTS: [&str; 5] =
@@ -20,7 +20,7 @@ pub const POINTS: [&str; 5] =
 /// Live capture points.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Live")]
-pub struct LiveArgs {
+pub struct LivePointArgs {
     /// Listen to this interface as the reference point
     #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "reference")]
     pub reference_interface: Option<String>,
@@ -62,7 +62,7 @@ pub struct LiveArgs {
     pub capture_buffer: u64,
 }
 
-impl LiveArgs {
+impl LivePointArgs {
     /// Whether a live point is given.
     pub fn is_asked_for(&self) -> bool {
         self.follow
@@ -117,7 +117,7 @@ impl LiveArgs {
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {
-                buffer: usize::try_from(self.capture_buffer.min(MAX_BUFFER)).unwrap_or(usize::MAX),
+                buffer: usize::try_from(self.capture_buffer.min(MAX_BUFFER_BYTES)).unwrap_or(usize::MAX),
                 promiscuous: self.promiscuous,
                 ..InterfaceSettings::default()
             },

@@ -1,21 +1,19 @@
 //! `jitlat spp --one-point`: round trips from the captures of one point.
 
 use super::SppArgs;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::interrupt;
-use crate::output::Report;
-use crate::output::wanted::Wanted;
 use anyhow::{Result, bail};
 use jitlat_instruments::passive::one_point;
+use jitlat_output::WantedOutputs;
+use jitlat_output::captures::OnePointReport;
 use jitlat_passive::OnePointResult;
 use jitlat_report::text;
-use jitlat_store::passive::OnePointDocument;
-use serde_json::Value;
 
 /// Runs it.
-pub fn run(args: &SppArgs) -> Result<Status> {
+pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let outputs = &args.report.outputs;
-    let wanted: &Wanted = outputs;
+    let wanted: &WantedOutputs = outputs;
     if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
         bail!("{} needs two points: leave --one-point out", output.spelling());
     }
@@ -31,13 +29,5 @@ pub fn run(args: &SppArgs) -> Result<Status> {
     let report = OnePointReport(&found);
     let measured = found.flows.iter().any(|flow| flow.why_not.is_none());
     let whole = outputs.write(&report, || text::one_point(&found, args.top));
-    Ok(if whole && measured { Status::Measured } else { Status::NotMeasured })
-}
-
-struct OnePointReport<'a>(&'a OnePointResult);
-
-impl Report for OnePointReport<'_> {
-    fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(OnePointDocument::of(self.0))?)
-    }
+    Ok(if whole && measured { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

@@ -1,36 +1,35 @@
 //! Captures in parts by time: a first pass over the whole, parts of it, and their states joined.
 
 use super::args::SppArgs;
-use super::lines::Lines;
 use super::show;
-use super::ways::Recorded;
-use crate::exit::Status;
-use crate::output;
+use crate::exit::ExitStatus;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
+use jitlat_output::captures::{PairPrinter, PointAnalyses};
+use jitlat_output::write_file;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
-use jitlat_passive::{Estimator, FirstPass, PartState};
-use jitlat_report::text::screen::Course;
+use jitlat_passive::{FirstPass, PairEstimator, PartState};
+use jitlat_report::text::screen::Timeline;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest plan that is read, in bytes.
-const MOST_PLAN: u64 = 64 << 20;
+const MAX_PLAN_BYTES: u64 = 64 << 20;
 
 /// Parts of captures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
-pub struct PartArgs {
+pub struct PassivePartArgs {
     /// Only pairs whose first packet passes in this part of the captures
     ///
     /// A..B on the reference clock: seconds since 1970 as in the lines, or since the captures begin with a +
     /// (+60..+120); either may be left out.
     #[arg(long, value_name = "A..B", conflicts_with_all = ["one_point", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote", "compat"])]
-    pub keep: Option<Part>,
+    pub keep: Option<PartRange>,
     /// Time that is also read before and after that part (twice the window)
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "keep")]
     pub overlap: Option<Span>,
@@ -53,15 +52,15 @@ pub struct PartArgs {
 
 /// `A..B`.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct PartRange {
     from: Option<PartTime>,
     to: Option<PartTime>,
 }
 
-impl FromStr for Part {
+impl FromStr for PartRange {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Part, String> {
+    fn from_str(text: &str) -> Result<PartRange, String> {
         let border = |text: &str| -> Option<Option<PartTime>> {
             Some(match (text, text.strip_prefix('+')) {
                 ("", _) => None,
@@ -69,8 +68,9 @@ impl FromStr for Part {
                 (at, None) => Some(PartTime::At(WallTime(nanoseconds(at)?))),
             })
         };
-        let parsed =
-            text.split_once("..").and_then(|(from, to)| Some(Part { from: border(from)?, to: border(to)? }));
+        let parsed = text
+            .split_once("..")
+            .and_then(|(from, to)| Some(PartRange { from: border(from)?, to: border(to)? }));
         let part = parsed
             .ok_or_else(|| format!("'{text}' is no part: write 1300000000.5..1300000060, or +60..+120"))?;
         match (part.from, part.to) {
@@ -95,10 +95,10 @@ fn nanoseconds(text: &str) -> Option<i64> {
     whole.parse::<i64>().ok()?.checked_mul(SECOND)?.checked_add(fraction)
 }
 
-impl PartArgs {
+impl PassivePartArgs {
     /// The part that is asked for.
     pub fn part(&self) -> Option<TimePart> {
-        let Part { from, to } = self.keep?;
+        let PartRange { from, to } = self.keep?;
         Some(TimePart { from, to, overlap: self.overlap, state: self.state.is_some() })
     }
 
@@ -106,7 +106,7 @@ impl PartArgs {
     pub fn plan(&self) -> Result<Option<FirstPass>> {
         let Some(path) = &self.plan else { return Ok(None) };
         let about = || format!("reading the plan {}", path.display());
-        if fs::metadata(path).with_context(about)?.len() > MOST_PLAN {
+        if fs::metadata(path).with_context(about)?.len() > MAX_PLAN_BYTES {
             bail!("{} is no plan: it has more than 64 MiB", path.display());
         }
         let plan: FirstPass =
@@ -119,21 +119,21 @@ impl PartArgs {
 }
 
 /// `--write-plan`.
-pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<Status> {
+pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<ExitStatus> {
     let plan = passive.first_pass(&args.points()?)?;
-    output::write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
-    Ok(Status::Measured)
+    write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
+    Ok(ExitStatus::Measured)
 }
 
 /// `--state`.
-pub fn write_state(args: &PartArgs, part: Option<&PartState>) -> Result<()> {
+pub fn write_state(args: &PassivePartArgs, part: Option<&PartState>) -> Result<()> {
     let (Some(path), Some(part)) = (&args.state, part) else { return Ok(()) };
     let bytes = part.save()?;
-    output::write_file(path, |out| out.write_all(&bytes))
+    Ok(write_file(path, |out| out.write_all(&bytes))?)
 }
 
 /// `--join`.
-pub fn join(args: &SppArgs) -> Result<Status> {
+pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     let mut parts = Vec::new();
     for path in &args.parts.join {
         let bytes = fs::read(path).with_context(|| format!("reading the state {}", path.display()))?;
@@ -146,14 +146,14 @@ pub fn join(args: &SppArgs) -> Result<Status> {
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
     }
-    let mut lines = Lines::new(args.columns(), !args.is_silent(), false);
-    let mut course = Course::default();
-    let result = whole.result(Estimator::new(args.every, args.max_spt), |estimator| {
+    let mut lines = PairPrinter::new(args.columns(), !args.is_silent(), false);
+    let mut course = Timeline::default();
+    let result = whole.result(PairEstimator::new(args.every, args.max_spt), |estimator| {
         let pairs = CaptureEvent::Pairs(estimator.pairs());
         lines.capture_event(&pairs);
         course.capture_event(&pairs);
         estimator.take_pairs();
     });
-    let failures = lines.finish().into_iter().collect();
-    show::show(args, result, Recorded::default(), (None, course), failures)
+    let failures = lines.finish().map(anyhow::Error::from).into_iter().collect();
+    show::show(args, result, PointAnalyses::default(), (None, course), failures)
 }

@@ -1,38 +1,31 @@
 //! `jitlat sweep`: a test under every combination of some conditions, repeated, in random order, with confidence
 //! intervals, and an analysis of delay against packet size.
 //!
-//! * [`lists`] – parsing conditions
 //! * [`test_options`] – the test's options after `--`, and how conditions change them
-//! * [`state`] – the file from which an interrupted sweep continues
-//! * [`show`] – table, CSV, JSON, figures
 
-mod lists;
-pub mod show;
-mod state;
 mod test_options;
 
-#[cfg(test)]
-pub use show::SweepDocument;
-
-use crate::console::progress::ProgressLine;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::options::load::LoadArgs;
+use crate::options::outputs::Outputs;
 use crate::options::report::LengthArgs;
-use crate::output::report::shell_word;
-use crate::output::{Outputs, Part, screen};
-use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
-use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, SweepRun};
+use jitlat_core::sweep::{ConfidenceLevel, Factor, FactorLevel, SweepAxis, SweepGrid, SweepRun};
+use jitlat_instruments::sweep::lists::{self, LevelList};
 use jitlat_instruments::sweep::{SweepEvent, sweep};
 use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
-use jitlat_store::sweep::{FORMAT, LoadLink, Plan};
-use lists::Levels;
-use show::SweepReport;
-use state::{Named, State};
+use jitlat_output::shell_word;
+use jitlat_output::sweep::{SweepReport, begin};
+use jitlat_output::terminal;
+use jitlat_output::terminal::progress::ProgressLine;
+use jitlat_output::{ReportParts, screen};
+use jitlat_store::log::Naming;
+use jitlat_store::sweep::{FORMAT, LoadLink, SweepPlan, SweepState};
 use std::path::PathBuf;
 use test_options::TestOptions;
 
@@ -49,35 +42,35 @@ pub struct SweepArgs {
     pub host: Option<String>,
     /// Payloads in bytes (default: 60..1460:200)
     #[arg(short = 'l', long, value_name = "LIST", value_parser = lists::payloads)]
-    pub payloads: Option<Levels>,
+    pub payloads: Option<LevelList>,
     /// Times between packets (1ms,10ms,100ms)
     #[arg(short = 'p', long, value_name = "LIST", value_parser = lists::periods)]
-    pub periods: Option<Levels>,
+    pub periods: Option<LevelList>,
     /// Stop and wait: times between an answer and the next request (0,1ms)
     ///
     /// For round trips: give --proto too.
     #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with = "periods")]
-    pub waits: Option<Levels>,
+    pub waits: Option<LevelList>,
     /// DSCPs, the classes of traffic (BE,EF,AF41)
     ///
     /// They are the columns of a second table.
     #[arg(short = 'D', long, visible_alias = "classes", value_name = "LIST", value_parser = lists::dscps)]
-    pub dscps: Option<Levels>,
+    pub dscps: Option<LevelList>,
     /// Priorities of sent packets within this host (SO_PRIORITY)
     #[arg(long, value_name = "LIST", value_parser = lists::priorities)]
-    pub priorities: Option<Levels>,
+    pub priorities: Option<LevelList>,
     /// Wi-Fi access categories: BK,BE,VI,VO
     #[arg(long, value_name = "LIST", value_parser = lists::categories, conflicts_with = "priorities")]
-    pub acs: Option<Levels>,
+    pub acs: Option<LevelList>,
     /// Protocols: of one-way tests (jitlat,owamp) or of round trips (icmp,stamp)
     ///
     /// The stamps follow a colon if they are not the kernel's, and so do switches of the protocol: icmp, stamp, twamp,
     /// lamp, lamp:user, lamp:krt, lamp:raw, irtt, tcp; jitlat, jitlat:user, owamp.
     #[arg(long, alias = "protos", value_name = "LIST", value_parser = lists::protocols)]
-    pub proto: Option<Levels>,
+    pub proto: Option<LevelList>,
     /// Transports of one-way tests: udp,tcp
     #[arg(long, value_name = "LIST", value_parser = lists::transports)]
-    pub transports: Option<Levels>,
+    pub transports: Option<LevelList>,
     /// One-way tests, which is the default.
     #[arg(long, hide = true, help = "One-way tests, which are the default")]
     pub one_way: bool,
@@ -92,13 +85,13 @@ pub struct SweepArgs {
     pub pause: Span,
     /// Order of the runs: random within each repetition, or as given
     #[arg(long, value_name = "ORDER", default_value = "random")]
-    pub order: Order,
+    pub order: RunOrder,
     /// Seed of the random order (default: drawn afresh, and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Confidence of the intervals in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95")]
-    pub confidence: Confidence,
+    pub confidence: ConfidenceLevel,
     /// File for finished runs (default: sweep.XXXXXX in this folder)
     ///
     /// An existing file is never replaced.
@@ -108,7 +101,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "output"])]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
+    pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
     /// Each --load is a condition too, in addition to none: the traffic that runs during the test
     #[command(flatten)]
     pub load: LoadArgs,
@@ -120,7 +113,7 @@ pub struct SweepArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Order {
+pub enum RunOrder {
     Random,
     Given,
 }
@@ -131,10 +124,10 @@ const SIZES: &str = "60..1460:200";
 impl SweepArgs {
     /// Whether one-way tests are made: those of `jitlat HOST`, unless protocols of round trips are named.
     fn is_one_way(&self) -> Result<bool> {
-        let levels = self.proto.iter().flat_map(|Levels(levels)| levels);
+        let levels = self.proto.iter().flat_map(|LevelList(levels)| levels);
         let two_way: Vec<&str> =
             levels.map(|level| level.text.as_str()).filter(|text| !lists::is_one_way(text)).collect();
-        let count = self.proto.as_ref().map_or(0, |Levels(levels)| levels.len());
+        let count = self.proto.as_ref().map_or(0, |LevelList(levels)| levels.len());
         match two_way[..] {
             [] if self.waits.is_some() => {
                 bail!("--waits is defined for round trips: name their protocol, for example --proto icmp")
@@ -154,13 +147,13 @@ impl SweepArgs {
     }
 
     /// The sweep that is asked for.
-    fn plan(&self) -> Result<Plan> {
+    fn plan(&self) -> Result<SweepPlan> {
         let host = self.host.clone().context("name the far host")?;
         let one_way = self.is_one_way()?;
-        let mut loads: Vec<Level> = Vec::new();
+        let mut loads: Vec<FactorLevel> = Vec::new();
         if !self.load.load.is_empty() {
-            loads.push(Level { text: "none".to_owned(), number: None });
-            loads.extend(self.load.load.iter().map(|l| Level { text: l.to_string(), number: None }));
+            loads.push(FactorLevel { text: "none".to_owned(), number: None });
+            loads.extend(self.load.load.iter().map(|l| FactorLevel { text: l.to_string(), number: None }));
         }
         let named = [
             (Factor::Payload, &self.payloads),
@@ -172,31 +165,31 @@ impl SweepArgs {
             (Factor::Protocol, &self.proto),
             (Factor::Transport, &self.transports),
         ];
-        let axis = |(factor, levels): (Factor, &Option<Levels>)| {
-            levels.clone().map(|Levels(levels)| Axis::new(factor, levels))
+        let axis = |(factor, levels): (Factor, &Option<LevelList>)| {
+            levels.clone().map(|LevelList(levels)| SweepAxis::new(factor, levels))
         };
-        let mut axes: Vec<Axis> = named.into_iter().filter_map(axis).collect();
+        let mut axes: Vec<SweepAxis> = named.into_iter().filter_map(axis).collect();
         if !loads.is_empty() {
-            axes.push(Axis::new(Factor::Load, loads));
+            axes.push(SweepAxis::new(Factor::Load, loads));
         }
         if axes.iter().all(|a| a.levels.len() < 2) && self.payloads.is_none() {
-            let Levels(levels) = lists::payloads(SIZES).map_err(|e| anyhow!(e))?;
-            axes.insert(0, Axis::new(Factor::Payload, levels));
+            let LevelList(levels) = lists::payloads(SIZES).map_err(|e| anyhow!(e))?;
+            axes.insert(0, SweepAxis::new(Factor::Payload, levels));
         }
         let seed = match (self.order, self.seed) {
-            (Order::Given, _) => None,
-            (Order::Random, Some(seed)) => Some(seed),
-            (Order::Random, None) => {
+            (RunOrder::Given, _) => None,
+            (RunOrder::Random, Some(seed)) => Some(seed),
+            (RunOrder::Random, None) => {
                 let mut bytes = [0; 4];
                 random::fill(&mut bytes).context("drawing a seed from the system's random numbers")?;
                 Some(u32::from_be_bytes(bytes).into())
             }
         };
-        Ok(Plan {
+        Ok(SweepPlan {
             format: FORMAT.to_owned(),
             host,
             one_way,
-            grid: Grid { axes },
+            grid: SweepGrid { axes },
             packets: self.packets,
             repetitions: self.repetitions,
             pause: self.pause,
@@ -214,11 +207,11 @@ impl SweepArgs {
 }
 
 /// Starts or resumes a sweep, and prints the result.
-pub fn run(args: &SweepArgs) -> Result<Status> {
+pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let (mut state, options) = match &args.resume {
         Some(path) => {
-            let state = State::resume(path)?;
+            let state = SweepState::resume(path)?;
             let options = TestOptions::parse(state.plan())?;
             (state, options)
         }
@@ -232,13 +225,13 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
                 let test = options.test(&plan, cell).with_context(name)?;
                 test.instrument.duration().with_context(name)?;
             }
-            let named = args.output.clone().map_or(Named::Random, Named::Given);
-            (State::create(&named, plan)?, options)
+            let named = args.output.clone().map_or_else(|| Naming::Random(PathBuf::from(".")), Naming::Given);
+            (SweepState::create(&named, plan)?, options)
         }
     };
     let stop = interrupt::stop()?;
     if !args.outputs.is_silent() && !args.length.quiet {
-        console::print(&show::begin(&state)?)?;
+        terminal::print(&begin(&state)?)?;
     }
     let failure = measure(&mut state, &options, &stop).err();
     let report = SweepReport::new(&state);
@@ -267,10 +260,10 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
             e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
         );
     }
-    Ok(if whole && !state.outcomes().is_empty() { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole && !state.outcomes().is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> {
+fn measure(state: &mut SweepState, options: &TestOptions, stop: &Stop) -> Result<()> {
     let all = state.plan().runs()?;
     let left: Vec<SweepRun> = all.iter().filter(|run| !state.has(**run)).copied().collect();
     let plan = state.plan().clone();

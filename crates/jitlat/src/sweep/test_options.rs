@@ -7,13 +7,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, ValueEnum};
 use jitlat_core::Span;
-use jitlat_core::sweep::{Factor, Level};
+use jitlat_core::sweep::{Factor, FactorLevel};
 use jitlat_instruments::Instrument;
 use jitlat_instruments::load::{Load, LoadSpec};
-use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::sweep::CellTest;
-use jitlat_net::stamp::Stamps;
-use jitlat_store::sweep::Plan;
+use jitlat_net::stamp::StampMode;
+use jitlat_store::sweep::SweepPlan;
 
 /// The options of the test, without conditions.
 pub enum TestOptions {
@@ -25,7 +25,7 @@ pub enum TestOptions {
 
 impl TestOptions {
     /// The options in `plan`.
-    pub fn parse(plan: &Plan) -> Result<TestOptions> {
+    pub fn parse(plan: &SweepPlan) -> Result<TestOptions> {
         let factors: Vec<Factor> = plan.grid.axes.iter().map(|a| a.factor).collect();
         if plan.one_way {
             let (args, given) = parse::<OneWayArgs>(plan.options.iter())?;
@@ -45,7 +45,7 @@ impl TestOptions {
     }
 
     /// The test of one combination of `plan`.
-    pub fn test(&self, plan: &Plan, cell: usize) -> Result<CellTest> {
+    pub fn test(&self, plan: &SweepPlan, cell: usize) -> Result<CellTest> {
         let conditions = plan.grid.levels(cell);
         let loads: Vec<LoadSpec> = conditions
             .iter()
@@ -58,7 +58,7 @@ impl TestOptions {
     }
 
     /// The test under these conditions.
-    pub fn under(&self, conditions: &[(Factor, &Level)], packets: u64) -> Result<Box<dyn Instrument>> {
+    pub fn under(&self, conditions: &[(Factor, &FactorLevel)], packets: u64) -> Result<Box<dyn Instrument>> {
         match self {
             TestOptions::OneWay(host, args) => {
                 let mut args = args.clone();
@@ -77,9 +77,9 @@ impl TestOptions {
                             args.protocol.choose(parts.next().unwrap_or_default())?;
                             args.host_args.stamps = match parts.next() {
                                 Some(word) => {
-                                    one_way::Stamps::from_str(word, false).map_err(|e| anyhow!(e))?
+                                    one_way::StampsArg::from_str(word, false).map_err(|e| anyhow!(e))?
                                 }
-                                None => one_way::Stamps::Kernel,
+                                None => one_way::StampsArg::Kernel,
                             };
                         }
                         Factor::Wait | Factor::Number | Factor::Group => {
@@ -104,9 +104,9 @@ impl TestOptions {
                             let mut parts = level.text.split(':');
                             let name = parts.next().unwrap_or_default();
                             let protocol =
-                                Protocol::named(name).with_context(|| format!("no protocol {name}"))?;
+                                PingProtocol::named(name).with_context(|| format!("no protocol {name}"))?;
                             args.protocol.protocol = protocol;
-                            args.stamps = Stamps::Kernel;
+                            args.stamps = StampMode::Kernel;
                             for word in parts {
                                 match protocol.switch(word) {
                                     Some(switch) => args.protocol.switch_on(switch),
@@ -170,21 +170,21 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
     Ok(())
 }
 
-fn number<T: TryFrom<i64>>(level: &Level) -> Result<T> {
+fn number<T: TryFrom<i64>>(level: &FactorLevel) -> Result<T> {
     let number = level.number.map(|n| n as i64).and_then(|n| T::try_from(n).ok());
     number.with_context(|| format!("'{}' is not a number", level.text))
 }
 
-fn span(level: &Level) -> Result<Span> {
+fn span(level: &FactorLevel) -> Result<Span> {
     Ok(Span(number(level)?))
 }
 
-fn dscp(level: &Level) -> Result<jitlat_core::Dscp> {
+fn dscp(level: &FactorLevel) -> Result<jitlat_core::Dscp> {
     level.text.parse().map_err(|e| anyhow!("{e}"))
 }
 
 /// The server that takes the load of `plan`, and how long it settles; without any load yet.
-fn load(plan: &Plan) -> Result<Load> {
+fn load(plan: &SweepPlan) -> Result<Load> {
     let args = LoadArgs {
         load: Vec::new(),
         load_settle: plan.load.settle,

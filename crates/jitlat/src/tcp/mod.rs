@@ -2,27 +2,27 @@
 
 mod parts;
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
+use crate::exit::log_failures;
+use crate::interrupt;
+use crate::options::outputs::Outputs;
 use crate::options::report::LengthArgs;
-use crate::output::pages;
-use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
-use crate::{console, interrupt};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity;
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::{STDIN, in_folders};
+use jitlat_output::captures::{ConnectionsReport, EventPrinter};
+use jitlat_output::terminal;
+use jitlat_output::{ReportParts, screen};
+use jitlat_passive::CaptureObserver;
 use jitlat_passive::tcp::{TcpResult, answer};
-use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::text::screen::Screen;
 use jitlat_report::{Section, tcp_section, text};
-use jitlat_store::passive::{tcp_document, write_tcp_event};
-use parts::PartArgs;
-use serde_json::Value;
-use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
+use parts::TcpPartArgs;
 use std::path::{Path, PathBuf};
 
 /// Show what TCP hides in a capture: retransmissions, reordering, round trips, windows
@@ -69,9 +69,9 @@ pub struct TcpArgs {
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
     pub duration: Option<Span>,
     #[command(flatten)]
-    pub parts: PartArgs,
+    pub parts: TcpPartArgs,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::FIGURES.and(Part::PAGE).0 }>,
+    pub outputs: Outputs<{ ReportParts::FIGURES.and(ReportParts::PAGE).0 }>,
     #[command(flatten)]
     pub length: LengthArgs,
 }
@@ -81,7 +81,7 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 }
 
 /// Runs `jitlat tcp`.
-pub fn run(args: &TcpArgs) -> Result<Status> {
+pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     if args.events && !args.outputs.is_empty() {
         bail!("-e prints events and nothing else: leave it out for a report");
     }
@@ -110,7 +110,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
         matched: draws,
     };
     let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
-    let mut lines = args.events.then(|| EventLines::new(stop.clone(), args.follow));
+    let mut lines = args.events.then(|| EventPrinter::new(stop.clone(), args.follow));
     let observer: &mut [&mut dyn CaptureObserver; 2] = &mut [&mut trace, &mut lines];
     let files = if args.follow { args.captures.clone() } else { in_folders(&args.captures)? };
     let mut failures: Vec<anyhow::Error> = Vec::new();
@@ -142,7 +142,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
 }
 
 /// `--join`.
-fn join(args: &TcpArgs) -> Result<Status> {
+fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
         bail!("figures are drawn from captures: leave them out for parts that are joined");
     }
@@ -151,7 +151,7 @@ fn join(args: &TcpArgs) -> Result<Status> {
         bail!("events are of one point, and these parts are of two: analyse them with --one-point");
     }
     let mut lines = match args.events {
-        true => Some(EventLines::new(interrupt::stop()?, false)),
+        true => Some(EventPrinter::new(interrupt::stop()?, false)),
         false => None,
     };
     let result = TcpCaptures::of_parts(parts, &mut lines)?;
@@ -163,15 +163,15 @@ fn show(
     args: &TcpArgs,
     result: &TcpResult,
     section: Option<Section>,
-    lines: Option<EventLines>,
+    lines: Option<EventPrinter>,
     mut failures: Vec<anyhow::Error>,
-) -> Result<Status> {
+) -> Result<ExitStatus> {
     for note in &result.notes {
-        let _ = console::print_beside(&format!("note: {note}\n"));
+        let _ = terminal::print_to_stderr(&format!("note: {note}\n"));
     }
     let printed = match lines {
         Some(lines) => {
-            failures.extend(lines.finish().err());
+            failures.extend(lines.finish().err().map(anyhow::Error::from));
             true
         }
         None => {
@@ -186,7 +186,7 @@ fn show(
         }
     };
     let whole = log_failures(&failures);
-    Ok(if whole && printed { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole && printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// The figures of the connection with most bytes; none if there is no connection.
@@ -202,69 +202,4 @@ fn draw(
         captures.follow_connection(own, c, stop, &mut trace)?;
     }
     Ok(tcp_section(result, &trace, drawn))
-}
-
-/// The result as an output [`Report`].
-struct ConnectionsReport<'a> {
-    result: &'a TcpResult,
-    section: Option<Section>,
-}
-
-impl Report for ConnectionsReport<'_> {
-    fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(tcp_document(self.result))?)
-    }
-
-    fn section(&self) -> Option<&Section> {
-        self.section.as_ref()
-    }
-
-    fn page(&self) -> Result<String> {
-        self.section().context("no connection to draw")?;
-        Ok(pages::page(self.streams(), self.section()))
-    }
-
-    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
-        each("", &self.section().context("no connection to draw")?.figures)
-    }
-}
-
-/// Prints a line for each event.
-struct EventLines {
-    out: BufWriter<Stdout>,
-    failure: Option<io::Error>,
-    /// Requested if standard output is closed.
-    stop: Stop,
-    /// Whether each line is printed at once.
-    live: bool,
-}
-
-impl EventLines {
-    fn new(stop: Stop, live: bool) -> EventLines {
-        EventLines { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop, live }
-    }
-
-    /// A closed pipe (`| head`) is not an error.
-    fn finish(mut self) -> Result<()> {
-        match self.failure.map_or_else(|| self.out.flush(), Err) {
-            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-                Err(anyhow::Error::new(e).context("cannot write to standard output"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl CaptureObserver for EventLines {
-    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
-        let (CaptureEvent::Tcp(events), None) = (event, &self.failure) else { return };
-        let mut written = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e));
-        if self.live {
-            written = written.and_then(|()| self.out.flush());
-        }
-        if let Err(e) = written {
-            self.failure = Some(e);
-            self.stop.request();
-        }
-    }
 }

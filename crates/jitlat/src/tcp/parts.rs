@@ -1,8 +1,8 @@
 //! The connections of captures in parts, and their states joined.
 
-use crate::output;
 use anyhow::{Context, Result};
 use clap::Args;
+use jitlat_output::write_file;
 use jitlat_passive::tcp::{ConnectionShare, ConnectionsPart};
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Parts of captures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
-pub struct PartArgs {
+pub struct TcpPartArgs {
     /// Only connections of part K of N, by addresses and ports: 1/4
     #[arg(long, value_name = "K/N")]
     pub keep: Option<ConnectionShare>,
@@ -22,12 +22,12 @@ pub struct PartArgs {
     pub join: Vec<PathBuf>,
 }
 
-impl PartArgs {
+impl TcpPartArgs {
     /// `--state`.
     pub fn write_state(&self, part: &ConnectionsPart) -> Result<()> {
         let Some(path) = &self.state else { return Ok(()) };
         let bytes = part.save()?;
-        output::write_file(path, |out| out.write_all(&bytes))
+        Ok(write_file(path, |out| out.write_all(&bytes))?)
     }
 
     /// The states of `--join`.

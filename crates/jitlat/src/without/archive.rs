@@ -1,10 +1,8 @@
 //! In place of `archive`.
 
 use super::{AnyArgs, missing};
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::Result;
-use jitlat_store::log::LogReader;
-use std::io::Read;
 use std::path::Path;
 
 const FEATURE: &str = "archive";
@@ -18,7 +16,7 @@ impl AnyArgs {
     }
 }
 
-pub fn run(_: &ArchiveArgs) -> Result<Status> {
+pub fn run(_: &ArchiveArgs) -> Result<ExitStatus> {
     Err(missing("jitlat archive", FEATURE))
 }
 
@@ -32,24 +30,8 @@ pub fn add_logs<'a>(archive: Option<&Path>, _: impl Iterator<Item = &'a Path>) -
     archive.is_none()
 }
 
-/// Refuses a test of an archive; `None` if `path` is not one.
-pub fn log_reader(path: &Path) -> Result<Option<LogReader>> {
-    refuse_archived(path).map(|()| None)
-}
-
-/// Refuses a test of an archive; `None` if `path` is not one.
-pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>> {
-    refuse_archived(path).map(|()| None)
-}
-
-fn refuse_archived(path: &Path) -> Result<()> {
-    let is_archived =
-        !path.exists() && path.parent().is_some_and(|dir| dir.join("catalogue.sqlite").exists());
-    if is_archived { Err(missing("a test of an archive, as DIR/ID,", FEATURE)) } else { Ok(()) }
-}
-
 pub mod dataset {
-    use super::{FEATURE, Path, Result, Status, missing};
+    use super::{ExitStatus, FEATURE, Path, Result, missing};
     use crate::options::live::LiveArgs;
     use crate::options::report::ReportArgs;
     use clap::Args;
@@ -61,7 +43,7 @@ pub mod dataset {
         pub dataset: Option<PathBuf>,
     }
 
-    pub fn run(_: &Path, _: &DatasetArgs, _: &ReportArgs, _: LiveArgs) -> Result<Status> {
+    pub fn run(_: &Path, _: &DatasetArgs, _: &ReportArgs, _: LiveArgs) -> Result<ExitStatus> {
         Err(missing("--dataset", FEATURE))
     }
 }

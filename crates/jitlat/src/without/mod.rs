@@ -8,7 +8,6 @@
 pub mod archive;
 pub mod live;
 pub mod monitor;
-pub mod pages;
 pub mod web;
 
 use clap::Args;
@@ -24,9 +23,6 @@ pub struct AnyArgs {
 }
 
 /// The error of a command or an option that needs a feature of the build.
-pub fn missing(what: &str, feature: &str) -> anyhow::Error {
-    anyhow::anyhow!(
-        "{what} is not in this build, which leaves out the feature '{feature}': take a released package, or build with \
-         `cargo build --release --features {feature}`"
-    )
+pub fn missing(what: &str, feature: &'static str) -> anyhow::Error {
+    jitlat_output::Error::NotInBuild { what: what.to_owned(), feature }.into()
 }

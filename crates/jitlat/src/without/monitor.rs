@@ -1,7 +1,7 @@
 //! In place of `monitor`.
 
 use super::{AnyArgs, missing};
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::Result;
 
 pub type MonitorArgs = AnyArgs;
@@ -13,6 +13,6 @@ impl AnyArgs {
     }
 }
 
-pub fn run(_: &MonitorArgs) -> Result<Status> {
+pub fn run(_: &MonitorArgs) -> Result<ExitStatus> {
     Err(missing("jitlat monitor", "monitor"))
 }

@@ -1,11 +1,11 @@
 //! In place of `web`.
 
 use super::{AnyArgs, missing};
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::Result;
 
 pub type WebArgs = AnyArgs;
 
-pub fn run(_: &WebArgs) -> Result<Status> {
+pub fn run(_: &WebArgs) -> Result<ExitStatus> {
     Err(missing("jitlat web", "web"))
 }

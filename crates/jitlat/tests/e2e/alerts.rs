@@ -3,7 +3,7 @@
 use crate::harness::*;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use jitlat_net::emulator::lab::Namespace;
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::log::{LogFile, LogVersion, Naming};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,7 +90,7 @@ fn write_log(folder: &Path, k: u64, is_bad: bool) -> std::path::PathBuf {
     (session.created, session.sent) = (Some(begun), Some(PACKETS));
     session.ending = jitlat_core::session::Ending::Complete;
     let path = folder.join(format!("{k}.log"));
-    let mut log = LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap();
+    let mut log = LogFile::create(&Naming::Given(path.clone()), LogVersion::V3).unwrap();
     log.begin(&session);
     for seq in (0..i64::from(PACKETS)).filter(|seq| !is_bad || seq % 10 != 5) {
         let sent = begun + period.times(seq);

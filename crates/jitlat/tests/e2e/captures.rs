@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use jitlat_archive::Archive;
-use jitlat_core::session::Ending as LogEnding;
+use jitlat_core::session::Ending;
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_store::log::LogReader;
 use nix::sys::signal::Signal;
@@ -42,7 +42,7 @@ fn has_begun(folder: &Path) -> bool {
         |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let has_rows = |log: std::path::PathBuf| {
         let Ok(mut log) = LogReader::open(&log) else { return false };
-        log.session().ending != LogEnding::Complete && log.records(&mut None).count() > 0
+        log.session().ending != Ending::Complete && log.records(&mut None).count() > 0
     };
     within(folder).any(|capture| within(&capture).any(has_rows))
 }

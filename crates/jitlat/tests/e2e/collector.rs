@@ -1,10 +1,10 @@
 //! Tests pushed to a collector: each is there once, or counted, whatever is killed, cut or full.
 
 use crate::harness::*;
-use jitlat_archive::{Archive, Collected, Filter, Pushed};
+use jitlat_archive::{Archive, CollectedHost, Filter, Pushed};
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_net::emulator::lab::Namespace;
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -92,7 +92,7 @@ fn inside(monitor: &Running, folder: &Path, what: &str) -> Output {
 /// Puts a log of `packets` into the archive; of the same seed the same.
 fn make(archive: &Archive, folder: &Path, seed: u64, packets: i64) {
     let path = folder.join(format!("{seed}.log"));
-    let mut log = LogWriter::new(File::create(&path).unwrap(), Version::V3);
+    let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
     let session = Session::new(TestSpec::default());
     log.begin(&session);
     for i in 0..packets {
@@ -110,7 +110,7 @@ fn pushed(root: &Path) -> Option<Pushed> {
     Archive::open(root).ok()?.pushes().ok()?.pop()
 }
 
-fn collected(root: &Path) -> Option<Collected> {
+fn collected(root: &Path) -> Option<CollectedHost> {
     Archive::open(root).ok()?.collected().ok()?.into_iter().find(|c| c.host == "a")
 }
 

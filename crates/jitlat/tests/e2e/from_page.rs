@@ -138,7 +138,7 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
         let Ok(all) = archive.list(&Filter::default(), &[]) else { return Vec::new() };
         let asked = Filter { tags: vec![("asked".to_owned(), "page".to_owned())], ..Filter::default() };
         let asked = archive.list(&asked, &[]).unwrap_or_default();
-        let test = |t: &jitlat_archive::Listed| {
+        let test = |t: &jitlat_archive::ListedTest| {
             Some((t.started_ns, archive.find(&t.id).ok()?, asked.iter().any(|a| a.id == t.id)))
         };
         all.iter().filter_map(test).collect()

@@ -6,9 +6,9 @@ use crate::honest::seconds;
 use jitlat_archive::{Archive, Filter};
 use jitlat_core::{PacketRecord, Session, Span, TestSpec, WallTime};
 use jitlat_net::push::PushConnection;
-use jitlat_proto::jitlat::Key;
-use jitlat_proto::push::{PORT, PushError, Reason, SenderEvent};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_proto::push::{PORT, PushError, PushRefusal, SenderEvent};
+use jitlat_store::log::{LogVersion, LogWriter};
 use nix::sys::signal::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -27,7 +27,7 @@ const FILE: &str = "host = [\n  { name = \"a\", address = \"10.9.0.3\", key = \"
 /// Puts a log into the archive of the honest host.
 fn make(archive: &Archive, folder: &Path, seed: i64) {
     let path = folder.join("next.log");
-    let mut log = LogWriter::new(File::create(&path).unwrap(), Version::V3);
+    let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
     let session = Session::new(TestSpec::default());
     log.begin(&session);
     for i in 0..200 {
@@ -120,14 +120,15 @@ fn a_host_pushes_beside_others_that_guess_its_key() {
     pushed_beside("a_host_pushes_beside_others_that_guess_its_key", |scene, host, over| {
         let (mut refused, mut waits) = (0, 0);
         jitlat_waiting::at_pace(Duration::from_millis(10), || {
-            let key = Key::from_file_contents(format!("guessed key {refused:08}").as_bytes()).unwrap();
+            let key =
+                PresharedKey::from_file_contents(format!("guessed key {refused:08}").as_bytes()).unwrap();
             let open = || PushConnection::open(&host.to_string(), PORT, key);
             let Ok(Ok(mut connection)) = scene.lab.client.within(open) else { return true };
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(5) {
                 match connection.poll(Span::millis(20)) {
-                    Some(SenderEvent::Over(Some(PushError::Refused(Reason::Key, _)), _)) => refused += 1,
-                    Some(SenderEvent::Over(Some(PushError::Refused(Reason::Busy, why)), _)) => {
+                    Some(SenderEvent::Over(Some(PushError::Refused(PushRefusal::Key, _)), _)) => refused += 1,
+                    Some(SenderEvent::Over(Some(PushError::Refused(PushRefusal::Busy, why)), _)) => {
                         assert!(why.contains("wrong keys"), "{why}");
                         waits += 1;
                     }

@@ -4,12 +4,12 @@ use crate::forged::Scene;
 use crate::harness::*;
 use crate::honest::seconds;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
-use jitlat_core::{Direction, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec, Transport};
 use jitlat_proto::jitlat::Dialect;
-use jitlat_proto::jitlat::auth::Side;
+use jitlat_proto::jitlat::auth::ConnectionSide;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{FlowRequest, Hello, Message, Request, VERSION};
-use jitlat_proto::jitlat::packet::Header;
+use jitlat_proto::jitlat::packet::PacketHeader;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -88,8 +88,12 @@ impl Control {
         socket.connect_timeout(&SocketAddr::new(host, CONTROL_PORT).into(), Duration::from_secs(1)).ok()?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
-        let codec =
-            Codec::new(Dialect::V3, Side::Client, stream.local_addr().ok()?, (host, CONTROL_PORT).into());
+        let codec = Codec::new(
+            Dialect::V3,
+            ConnectionSide::Client,
+            stream.local_addr().ok()?,
+            (host, CONTROL_PORT).into(),
+        );
         Some(Control { stream, codec, from, host })
     }
 
@@ -127,7 +131,7 @@ impl Control {
         self.receive()?;
         let day = Span::seconds(86_400);
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 1, 12, day, Schedule::Periodic).ok()?;
-        let flows = vec![FlowRequest { spec, stamps: Source::User }];
+        let flows = vec![FlowRequest { spec, stamps: StampSource::User }];
         self.send(&Message::Request(Request { flows, host: Default::default() }))
     }
 
@@ -136,7 +140,7 @@ impl Control {
         let Message::Accept(accept) = self.receive()? else { return None };
         let flow = accept.flows.first()?;
         let greeting = UdpSocket::bind((self.from, 0)).ok()?;
-        greeting.send_to(&Header::hello(flow.token?).to_bytes(), (self.host, flow.port)).ok()?;
+        greeting.send_to(&PacketHeader::hello(flow.token?).to_bytes(), (self.host, flow.port)).ok()?;
         self.send(&Message::Start)
     }
 }

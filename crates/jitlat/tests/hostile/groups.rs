@@ -15,13 +15,13 @@ fn nothing_sent_to_a_group_is_answered() {
     // Bound to no address, it receives what is sent to groups.
     let _server = Server::start(Place::In(&lab.server), folder.path(), Ipv4Addr::UNSPECIFIED, "--bind ::");
     let mut request = Vec::new();
-    stamp::Sender::new(stamp::sender::StampOptions::default()).request(
+    stamp::StampSender::new(stamp::sender::StampOptions::default()).request(
         0,
         true,
         WallTime(1 << 60),
         &mut request,
     );
-    let init = lamp::Header::new(lamp::Kind::Init, 7, 0, 1).to_bytes();
+    let init = lamp::LampHeader::new(lamp::LampKind::Init, 7, 0, 1).to_bytes();
     let ask = || {
         let interface = nix::net::if_::if_nametoindex("path").unwrap();
         let all_hosts = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, interface);
@@ -40,8 +40,8 @@ fn nothing_sent_to_a_group_is_answered() {
                 let from = if to.is_ipv4() { "10.9.0.1:0" } else { "[fd09::1]:0" };
                 let socket = UdpSocket::bind(from).unwrap();
                 socket.set_broadcast(true).unwrap();
-                let patience = if answers.len() < 4 { 5000 } else { 300 };
-                socket.set_read_timeout(Some(Duration::from_millis(patience))).unwrap();
+                let timeout = if answers.len() < 4 { 5000 } else { 300 };
+                socket.set_read_timeout(Some(Duration::from_millis(timeout))).unwrap();
                 (0..3).for_each(|_| assert_eq!(socket.send_to(packet, to).unwrap(), packet.len()));
                 answers.push(socket.recv_from(&mut [0; 2000]).is_ok());
             }

@@ -6,6 +6,8 @@
 #[path = "../e2e/harness.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+#[path = "../lab/mod.rs"]
+mod lab;
 #[path = "../network/mod.rs"]
 mod network;
 

@@ -4,7 +4,7 @@ use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;
 use jitlat_core::WallTime;
 use jitlat_proto::stamp::sender::StampOptions;
-use jitlat_proto::stamp::{PORT, Sender};
+use jitlat_proto::stamp::{PORT, StampSender};
 use jitlat_proto::twoway::Protocol;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn request(size: usize, class: Option<u8>) -> Vec<u8> {
         ..StampOptions::default()
     };
     let mut packet = Vec::new();
-    Sender::new(options).request(0, true, WallTime(1_795_000_000_000_000_000), &mut packet);
+    StampSender::new(options).request(0, true, WallTime(1_795_000_000_000_000_000), &mut packet);
     packet
 }
 

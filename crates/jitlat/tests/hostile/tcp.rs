@@ -2,7 +2,7 @@
 
 use crate::forged::Scene;
 use crate::honest::served_beside;
-use jitlat_proto::reqresp::{LARGEST, PORT, SHORTEST_REQUEST, Sizes};
+use jitlat_proto::reqresp::{ExchangeSizes, MAX_LEN, MIN_REQUEST, PORT};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,14 +14,14 @@ const LIMIT: u64 = 1_000_000;
 /// Asks for responses of 65 535 bytes as often as it can; returns how many bytes came.
 fn ask(stream: &mut TcpStream, over: &AtomicBool, received: &AtomicU64) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let sizes = Sizes::new(SHORTEST_REQUEST, LARGEST).unwrap();
+    let sizes = ExchangeSizes::new(MIN_REQUEST, MAX_LEN).unwrap();
     stream.write_all(&sizes.greeting())?;
     // As many requests as the server's buffer takes, at once.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
-    let mut buffer = vec![0; LARGEST];
+    let mut buffer = vec![0; MAX_LEN];
     while !over.load(Ordering::Relaxed) {
-        let _ = stream.write(&[0; 50 * SHORTEST_REQUEST]);
+        let _ = stream.write(&[0; 50 * MIN_REQUEST]);
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(n) => drop(received.fetch_add(n as u64, Ordering::Relaxed)),
@@ -57,6 +57,6 @@ fn an_honest_client_is_served_while_another_asks_for_all_it_can_get() {
     let (received, lasted) = (received.into_inner(), lasted.into_inner());
     let _ = writeln!(std::io::stderr(), "the attacker got {received} bytes in {lasted} ms");
     // A tenth of a second's worth, and a response, may come at once.
-    let most = LIMIT * lasted / 1000 + LIMIT / 10 + 2 * LARGEST as u64;
-    assert!(lasted == 0 || (LARGEST as u64..most).contains(&received), "{received} of {most}");
+    let most = LIMIT * lasted / 1000 + LIMIT / 10 + 2 * MAX_LEN as u64;
+    assert!(lasted == 0 || (MAX_LEN as u64..most).contains(&received), "{received} of {most}");
 }

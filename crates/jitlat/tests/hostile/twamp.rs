@@ -3,7 +3,7 @@
 use crate::forged::Scene;
 use crate::harness::*;
 use jitlat_core::WallTime;
-use jitlat_proto::stamp::Sender;
+use jitlat_proto::stamp::StampSender;
 use jitlat_proto::twoway::Protocol;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn sessions_of_one_client_share_its_limit_and_answer_nobody_else() {
     let victim = scene.listen();
     let forger = scene.forger(30_000);
     let mut request = Vec::new();
-    Sender::new(Default::default()).request(0, false, WallTime(1 << 60), &mut request);
+    StampSender::new(Default::default()).request(0, false, WallTime(1 << 60), &mut request);
     let mut ports = (20_000..20_004).cycle().take(400);
     jitlat_waiting::at_pace(Duration::from_millis(5), || {
         let Some(port) = ports.next() else { return false };

@@ -3,7 +3,7 @@
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_impair::Impairment;
-use jitlat_impair::{Choice, Clock, Config, Duplication, Gilbert, Jitter, Reordering};
+use jitlat_impair::{Choice, Clock, DuplicationModel, GilbertModel, Jitter, PathModel, ReorderingModel};
 use jitlat_net::capture::PcapWriter;
 use jitlat_passive::{Frame, LinkType};
 use nix::sys::signal::{Signal, kill};
@@ -232,22 +232,22 @@ fn seen_at_both(dice: &mut Dice, seconds: u64) -> [Vec<(WallTime, Vec<u8>)>; 2] 
     let epoch = WallTime(1_790_000_000 * SECOND);
     let mut captures = [Vec::new(), Vec::new()];
     for back in [false, true] {
-        let config = Config {
+        let config = PathModel {
             delay: Span(dice.below(80_000_000) as i64),
             jitter: Jitter::Exponential { mean: Span(dice.below(8_000_000) as i64 + 1) },
             in_order: dice.below(2) == 0,
             loss: match dice.below(3) {
                 0 => Choice::Never,
                 1 => Choice::Bernoulli(0.03),
-                _ => Choice::Gilbert(Gilbert::simple(0.004, 0.2)),
+                _ => Choice::Gilbert(GilbertModel::simple(0.004, 0.2)),
             },
-            duplication: Duplication {
+            duplication: DuplicationModel {
                 choice: Choice::Bernoulli(0.002),
                 copies: 1,
                 lag: Span(dice.below(30_000_000) as i64),
             },
-            reordering: Reordering { choice: Choice::Bernoulli(0.01), by: Span::millis(120) },
-            ..Config::default()
+            reordering: ReorderingModel { choice: Choice::Bernoulli(0.01), by: Span::millis(120) },
+            ..PathModel::default()
         };
         let mut path = Impairment::new(config, dice.next());
         let identified = dice.below(3) > 0;

@@ -1,6 +1,8 @@
-//! Every part of the full and the nightly checks has its job in the workflows and its row in the documentation.
+//! Rules that hold for the repository: every part of the full and the nightly checks has its job and its row, no test sleeps, few types
+//! share their name.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -58,4 +60,46 @@ fn no_test_sleeps_and_no_snapshot_is_too_long_to_be_read() {
         }
     }
     assert!(tests > 50 && snapshots > 10, "{tests} files of tests, {snapshots} snapshots");
+}
+
+/// Name of the type that a line of a module declares.
+fn declared_type(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        let end = if rest.starts_with('(') { rest.find(')').map_or(0, |end| end + 1) } else { 0 };
+        rest[end..].trim_start()
+    });
+    let line = line.strip_prefix("unsafe ").unwrap_or(line);
+    let rest =
+        ["struct ", "enum ", "union ", "trait ", "type "].iter().find_map(|kind| line.strip_prefix(kind))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
+}
+
+/// A type's name says its subject: `AlertState`, `TestOutcome`. Only ends of protocols (`Client`, `Server`) and stand-ins for what a
+/// build leaves out have the name of another type, and a few more may.
+#[test]
+fn few_types_share_their_name() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut paths_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in files(&crates) {
+        let path = file.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
+        let is_test = path.ends_with("tests.rs") || path.ends_with("testing.rs") || path.contains("/tests/");
+        if !path.ends_with(".rs") || !path.contains("/src/") || is_test {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text.lines().take_while(|line| !line.starts_with("mod tests {"));
+        for name in lines.filter_map(declared_type) {
+            paths_of.entry(name.to_owned()).or_default().push(path.clone());
+        }
+    }
+    let total: usize = paths_of.values().map(Vec::len).sum();
+    let mut shared: Vec<_> = paths_of.iter().filter(|(_, paths)| paths.len() > 1).collect();
+    shared.sort_by_key(|(_, paths)| Reverse(paths.len()));
+    let count: usize = shared.iter().map(|(_, paths)| paths.len()).sum();
+    assert!(total > 1000, "only {total} types found");
+    assert!(
+        count * 100 <= total * 15,
+        "{count} of {total} types share their name with another; most often {:#?}",
+        &shared[..shared.len().min(5)]
+    );
 }

@@ -11,7 +11,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 /// A terminal of 80 columns whose locale is UTF-8.
-const CANVAS: text::plots::Canvas = text::plots::Canvas { width: 80, unicode: true };
+const CANVAS: text::plots::PlotCanvas = text::plots::PlotCanvas { width: 80, unicode: true };
 
 fn report(log: Vec<u8>) -> String {
     let mut reader = LogReader::from_reader("test", Box::new(Cursor::new(log))).unwrap();

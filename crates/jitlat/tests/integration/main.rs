@@ -39,6 +39,7 @@ mod peers;
 mod ping;
 mod readme;
 mod same_answer;
+mod schemas;
 mod seeds;
 mod slips;
 mod small;

@@ -1,16 +1,16 @@
-//! [`Condition`]: what a result must not be.
+//! [`AlertCondition`]: what a result must not be.
 
 use super::machine::TestResult;
-use jitlat_core::scalars::{self, Number};
+use jitlat_core::scalars::{self, ExactNumber};
 use jitlat_core::{Span, quantity};
 use std::fmt;
 use std::str::FromStr;
 
 /// What a result must not be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Condition {
+pub enum AlertCondition {
     /// A figure of a test crosses a threshold: `loss>1%`.
-    Figure(scalars::Condition),
+    Figure(scalars::ScalarCondition),
     /// A test differs from those before, whether better or worse: `changed`.
     Changed,
     /// A test is worse than those before: `worse`.
@@ -21,7 +21,7 @@ pub enum Condition {
 
 /// A test compared with those of an earlier period.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compared {
+pub struct TestComparison {
     /// Whether it differs, beyond chance and what measurements may be wrong by.
     pub differs: bool,
     /// And is worse.
@@ -32,7 +32,7 @@ pub struct Compared {
 
 /// What a condition says of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ConditionResult {
     /// It is met: how.
     Met(String),
     /// It is not met.
@@ -41,40 +41,40 @@ pub enum Answer {
     Unknown,
 }
 
-impl Condition {
+impl AlertCondition {
     /// Whether a result meets it; `against` is the period that it is compared with.
-    pub fn answer(&self, result: &TestResult, against: Span) -> Answer {
-        let met = |text: Option<String>| text.map_or(Answer::NotMet, Answer::Met);
+    pub fn answer(&self, result: &TestResult, against: Span) -> ConditionResult {
+        let met = |text: Option<String>| text.map_or(ConditionResult::NotMet, ConditionResult::Met);
         match self {
-            Condition::Figure(figure) => match result.figures.get(&figure.selector().to_string()) {
-                Some(value) => met(figure.violated_by(Number::Real(*value))),
-                None => Answer::Unknown,
+            AlertCondition::Figure(figure) => match result.figures.get(&figure.selector().to_string()) {
+                Some(value) => met(figure.violated_by(ExactNumber::Real(*value))),
+                None => ConditionResult::Unknown,
             },
-            Condition::Changed | Condition::Worse => {
+            AlertCondition::Changed | AlertCondition::Worse => {
                 let Some((_, compared)) = result.compared.iter().find(|(span, _)| *span == against) else {
-                    return Answer::Unknown;
+                    return ConditionResult::Unknown;
                 };
-                let is_met = compared.differs && (compared.is_worse || *self == Condition::Changed);
+                let is_met = compared.differs && (compared.is_worse || *self == AlertCondition::Changed);
                 met(is_met.then(|| compared.sentence.clone()))
             }
-            Condition::Silent(_) => Answer::Unknown,
+            AlertCondition::Silent(_) => ConditionResult::Unknown,
         }
     }
 }
 
-impl FromStr for Condition {
+impl FromStr for AlertCondition {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Condition, String> {
+    fn from_str(text: &str) -> Result<AlertCondition, String> {
         let text = text.trim();
         match text {
-            "changed" => return Ok(Condition::Changed),
-            "worse" => return Ok(Condition::Worse),
+            "changed" => return Ok(AlertCondition::Changed),
+            "worse" => return Ok(AlertCondition::Worse),
             "silent" => return Err("how long is silent? Write silent>15min".to_owned()),
             _ => {}
         }
         if let Some(time) = text.strip_prefix("silent").and_then(|rest| rest.trim_start().strip_prefix('>')) {
-            return quantity::duration(time.trim()).map(Condition::Silent).map_err(|e| e.to_string());
+            return quantity::duration(time.trim()).map(AlertCondition::Silent).map_err(|e| e.to_string());
         }
         if !text.contains(['<', '>']) {
             return Err(format!(
@@ -82,17 +82,17 @@ impl FromStr for Condition {
                 text.escape_debug()
             ));
         }
-        text.parse().map(Condition::Figure).map_err(|e: scalars::ConditionError| e.to_string())
+        text.parse().map(AlertCondition::Figure).map_err(|e: scalars::ConditionError| e.to_string())
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for AlertCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Condition::Figure(figure) => figure.fmt(f),
-            Condition::Changed => f.write_str("changed"),
-            Condition::Worse => f.write_str("worse"),
-            Condition::Silent(time) => write!(f, "silent>{}", crate::file::text_of(time.0)),
+            AlertCondition::Figure(figure) => figure.fmt(f),
+            AlertCondition::Changed => f.write_str("changed"),
+            AlertCondition::Worse => f.write_str("worse"),
+            AlertCondition::Silent(time) => write!(f, "silent>{}", crate::file::text_of(time.0)),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! [`Machine`]: the states of all rules on all paths, given results and the time.
+//! [`AlertMachine`]: the states of all rules on all paths, given results and the time.
 
-use super::condition::{Answer, Compared, Condition};
-use super::rule::{Kind, Rule};
+use super::condition::{AlertCondition, ConditionResult, TestComparison};
+use super::rule::{AlertRule, RuleKind};
 use crate::file::text_of;
-use crate::group::Pair;
+use crate::group::HostPair;
 use crate::model::Model;
-use crate::window::{Window, open_between};
+use crate::window::{TimeWindow, open_between};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
 use serde::{Deserialize, Serialize};
@@ -26,8 +26,8 @@ pub struct TestResult {
     pub started_ns: i64,
     /// Its figures by selector, in the figure's unit; what is undefined is not there.
     pub figures: BTreeMap<String, f64>,
-    /// Compared with those before, by the length of the period; what [`Machine::comparisons`] asks for and is known.
-    pub compared: Vec<(Span, Compared)>,
+    /// Compared with those before, by the length of the period; what [`AlertMachine::comparisons`] asks for and is known.
+    pub compared: Vec<(Span, TestComparison)>,
 }
 
 impl TestResult {
@@ -40,7 +40,7 @@ impl TestResult {
 
 /// What an alert is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Subject {
+pub struct AlertSubject {
     /// The name of the rule.
     pub rule: String,
     /// The name of the test; empty of the silence of a host.
@@ -51,34 +51,34 @@ pub struct Subject {
     pub dst: String,
 }
 
-impl Subject {
+impl AlertSubject {
     fn key(&self) -> String {
         [&self.rule, &self.test, &self.src, &self.dst].map(String::as_str).join("\t")
     }
 
-    fn of_key(key: &str) -> Option<Subject> {
+    fn of_key(key: &str) -> Option<AlertSubject> {
         let mut parts = key.split('\t').map(str::to_owned);
         let mut next = || parts.next();
-        Some(Subject { rule: next()?, test: next()?, src: next()?, dst: next()? })
+        Some(AlertSubject { rule: next()?, test: next()?, src: next()?, dst: next()? })
     }
 }
 
 /// That an alert fires, or is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct AlertChange {
     /// What it is about.
-    pub subject: Subject,
+    pub subject: AlertSubject,
     /// When that was decided.
     pub at: WallTime,
     /// Why, in words.
     pub reason: String,
     /// What happened.
-    pub event: Event,
+    pub event: AlertEvent,
 }
 
 /// What happened to an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum AlertEvent {
     /// It fires.
     Fired {
         /// `critical`, `warning` or `info`.
@@ -92,16 +92,16 @@ pub enum Event {
 
 /// What is to be kept, and told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decided {
+pub struct AlertDecision {
     /// States that changed, by key; `None`: it is to be forgotten.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AlertChange>,
 }
 
 /// What a test was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Mark {
+enum TestGrade {
     Bad,
     Well,
     /// Not bad, and not yet well.
@@ -110,11 +110,11 @@ enum Mark {
 
 /// A rule on a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct State {
+struct AlertState {
     /// The rule as it was: another one begins anew.
     rule: u64,
     /// The newest tests, by when they began.
-    recent: Vec<(i64, Mark)>,
+    recent: Vec<(i64, TestGrade)>,
     /// When the newest result began; 0 if there was none.
     newest: i64,
     /// Results of this time and before are of no account any more.
@@ -126,46 +126,46 @@ struct State {
 
 /// The states of all rules on all paths, of one host.
 #[derive(Debug)]
-pub struct Machine {
+pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
-    states: BTreeMap<Subject, State>,
+    states: BTreeMap<AlertSubject, AlertState>,
     /// What must not be silent, with the time since when this machine has watched it and the windows of its tests.
-    watched: BTreeMap<Subject, Watched>,
-    changed: BTreeSet<Subject>,
-    decided: Decided,
+    watched: BTreeMap<AlertSubject, SilenceWatch>,
+    changed: BTreeSet<AlertSubject>,
+    decided: AlertDecision,
 }
 
 #[derive(Debug)]
 struct OwnRule {
-    rule: Rule,
+    rule: AlertRule,
     fingerprint: u64,
     judges_all: bool,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct SilenceWatch {
     rule: usize,
     since: WallTime,
-    windows: Vec<Window>,
+    windows: Vec<TimeWindow>,
 }
 
-impl Machine {
+impl AlertMachine {
     /// The rules of `model` on `host`, with the states that were kept. What fires and is not in the file any more is resolved.
-    pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> Machine {
-        let own = |rule: &Rule| OwnRule {
+    pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
+        let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
             fingerprint: xxhash_rust::xxh3::xxh3_64(rule.kind.to_string().as_bytes()),
             rule: rule.clone(),
         };
-        let here = |rule: &&Rule| rule.is_judged_at(host);
-        let mut machine = Machine {
+        let here = |rule: &&AlertRule| rule.is_judged_at(host);
+        let mut machine = AlertMachine {
             rules: model.alerts.rules.iter().filter(here).map(own).collect(),
             host: host.to_owned(),
             states: BTreeMap::new(),
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
-            decided: Decided::default(),
+            decided: AlertDecision::default(),
         };
         machine.watch(model, now);
         for (key, text) in kept {
@@ -177,7 +177,7 @@ impl Machine {
     /// Finds what must not be silent.
     fn watch(&mut self, model: &Model, now: WallTime) {
         for (k, own) in self.rules.iter().enumerate() {
-            let Kind::Silence { by_host, .. } = own.rule.kind else { continue };
+            let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
             for (test, ends, window) in paths(model) {
                 if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(test, ends) {
                     continue;
@@ -185,7 +185,7 @@ impl Machine {
                 for subject in own.silent_subjects(test, ends, by_host) {
                     let watched = self.watched.entry(subject);
                     let watched =
-                        watched.or_insert_with(|| Watched { rule: k, since: now, windows: Vec::new() });
+                        watched.or_insert_with(|| SilenceWatch { rule: k, since: now, windows: Vec::new() });
                     if !watched.windows.contains(&window) {
                         watched.windows.push(window.clone());
                     }
@@ -196,13 +196,13 @@ impl Machine {
 
     /// Takes up a state that was kept.
     fn resume(&mut self, model: &Model, key: &str, text: &str, now: WallTime) {
-        let Some(subject) = Subject::of_key(key) else { return };
+        let Some(subject) = AlertSubject::of_key(key) else { return };
         // What cannot be read is as if it had never been.
-        let mut state: State = serde_json::from_str(text).unwrap_or_default();
+        let mut state: AlertState = serde_json::from_str(text).unwrap_or_default();
         let rule = self.rules.iter().find(|own| own.rule.name == subject.rule);
         let is_there = rule.is_some_and(|own| match own.rule.kind {
-            Kind::Silence { .. } => self.watched.contains_key(&subject),
-            Kind::Results { .. } => {
+            RuleKind::Silence { .. } => self.watched.contains_key(&subject),
+            RuleKind::Results { .. } => {
                 let ends = [subject.src.as_str(), subject.dst.as_str()];
                 let captured = || model.captures.iter().any(|c| c.name == subject.test);
                 let is_made = model.tests.iter().any(|t| t.name == subject.test) || captured();
@@ -212,11 +212,11 @@ impl Machine {
         let Some(own) = rule.filter(|_| is_there) else {
             if state.firing {
                 let reason = "it is not in the monitor's file any more".to_owned();
-                self.decided.changes.push(Change {
+                self.decided.changes.push(AlertChange {
                     subject: subject.clone(),
                     at: now,
                     reason,
-                    event: Event::Resolved,
+                    event: AlertEvent::Resolved,
                 });
             }
             self.decided.states.push((subject.key(), None));
@@ -252,19 +252,19 @@ impl Machine {
         for k in rules {
             let own = &self.rules[k];
             match &own.rule.kind {
-                Kind::Silence { by_host, .. } => {
+                RuleKind::Silence { by_host, .. } => {
                     let ends = [result.client.as_str(), result.server.as_str()];
                     for subject in own.silent_subjects(&result.test, ends, *by_host) {
                         self.note_result(k, &subject, result.started_ns, now);
                     }
                 }
-                Kind::Results { .. } => self.mark(k, result, now),
+                RuleKind::Results { .. } => self.mark(k, result, now),
             }
         }
     }
 
     /// Notes that there is a result of what must not be silent.
-    fn note_result(&mut self, k: usize, subject: &Subject, at: i64, now: WallTime) {
+    fn note_result(&mut self, k: usize, subject: &AlertSubject, at: i64, now: WallTime) {
         if !self.watched.contains_key(subject) {
             return;
         }
@@ -276,29 +276,29 @@ impl Machine {
     }
 
     /// Whether something is silent, and was not, or the reverse.
-    fn judge_silence(&mut self, subject: &Subject, now: WallTime) {
+    fn judge_silence(&mut self, subject: &AlertSubject, now: WallTime) {
         let Some(watched) = self.watched.get(subject) else { return };
         let own = &self.rules[watched.rule];
-        let Kind::Silence { after, .. } = own.rule.kind else { return };
+        let RuleKind::Silence { after, .. } = own.rule.kind else { return };
         let known = self.states.get(subject);
         let (newest, firing) = known.map_or((0, false), |state| (state.newest, state.firing));
         if firing && newest == 0 {
             return;
         }
-        let windows: Vec<&Window> = watched.windows.iter().collect();
+        let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
         // Before this machine watched, nobody measured.
         let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
         let is_silent = open_between(&windows, since, now) > after;
         let event = match (firing, is_silent) {
-            (false, true) if !own.rule.is_quiet(now) => Event::Fired {
+            (false, true) if !own.rule.is_quiet(now) => AlertEvent::Fired {
                 severity: own.rule.severity.word(),
                 since_ns: if newest > 0 { newest } else { since.0 },
             },
-            (true, false) => Event::Resolved,
+            (true, false) => AlertEvent::Resolved,
             _ => return,
         };
         let reason = match (&event, newest) {
-            (Event::Resolved, _) => "there is a result again".to_owned(),
+            (AlertEvent::Resolved, _) => "there is a result again".to_owned(),
             (_, 0) => format!("no result for {}, since the monitor began", rounded(now - since)),
             _ => format!("no result for {}", rounded(now - WallTime(newest))),
         };
@@ -311,10 +311,10 @@ impl Machine {
     /// Notes what a result was, and what follows.
     fn mark(&mut self, k: usize, result: &TestResult, now: WallTime) {
         let own = &self.rules[k];
-        let Kind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
+        let RuleKind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
         let Some((mark, said)) = mark(conditions, until, *against, result) else { return };
         let [src, dst] = result.path().map(str::to_owned);
-        let subject = Subject { rule: own.rule.name.clone(), test: result.test.clone(), src, dst };
+        let subject = AlertSubject { rule: own.rule.name.clone(), test: result.test.clone(), src, dst };
         let state = self.states.entry(subject.clone()).or_default();
         state.rule = own.fingerprint;
         let at = result.started_ns;
@@ -338,13 +338,15 @@ impl Machine {
     }
 
     /// Whether enough of the last results are bad, or well.
-    fn weigh(&mut self, k: usize, subject: &Subject, now: WallTime) {
+    fn weigh(&mut self, k: usize, subject: &AlertSubject, now: WallTime) {
         let Some(own) = self.rules.get(k) else { return };
-        let Kind::Results { bad, of, clear, .. } = &own.rule.kind else { return };
+        let RuleKind::Results { bad, of, clear, .. } = &own.rule.kind else { return };
         let Some(state) = self.states.get_mut(subject) else { return };
         if state.firing {
             let last = state.recent.iter().rev().take(*clear as usize);
-            if last.clone().count() < *clear as usize || last.clone().any(|(_, mark)| *mark != Mark::Well) {
+            if last.clone().count() < *clear as usize
+                || last.clone().any(|(_, mark)| *mark != TestGrade::Well)
+            {
                 return;
             }
             // What was bad before does not make it fire again.
@@ -355,11 +357,11 @@ impl Machine {
             } else {
                 format!("{clear} tests in a row were well")
             };
-            return self.decide(subject.clone(), now, reason, Event::Resolved);
+            return self.decide(subject.clone(), now, reason, AlertEvent::Resolved);
         }
         let window = state.recent.iter().rev().take(*of as usize).rev();
         let found: Vec<i64> =
-            window.filter(|(_, mark)| *mark == Mark::Bad).map(|(started, _)| *started).collect();
+            window.filter(|(_, mark)| *mark == TestGrade::Bad).map(|(started, _)| *started).collect();
         if (found.len() as u32) < *bad || own.rule.is_quiet(now) {
             return;
         }
@@ -369,22 +371,22 @@ impl Machine {
             _ => format!("{}; so or alike in {} of the last {of} tests", state.said, found.len()),
         };
         let since_ns = found.first().copied().unwrap_or(now.0);
-        let event = Event::Fired { severity: own.rule.severity.word(), since_ns };
+        let event = AlertEvent::Fired { severity: own.rule.severity.word(), since_ns };
         self.decide(subject.clone(), now, reason, event);
     }
 
-    fn decide(&mut self, subject: Subject, at: WallTime, reason: String, event: Event) {
+    fn decide(&mut self, subject: AlertSubject, at: WallTime, reason: String, event: AlertEvent) {
         self.changed.insert(subject.clone());
-        self.decided.changes.push(Change { subject, at, reason, event });
+        self.decided.changes.push(AlertChange { subject, at, reason, event });
     }
 
     /// What follows from the time alone: silence, and the ends of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
-        let watched: Vec<Subject> = self.watched.keys().cloned().collect();
+        let watched: Vec<AlertSubject> = self.watched.keys().cloned().collect();
         watched.iter().for_each(|subject| self.judge_silence(subject, now));
         for k in (0..self.rules.len()).filter(|k| self.rules[*k].rule.quiet.is_some()).collect::<Vec<_>>() {
             let name = &self.rules[k].rule.name;
-            let own: Vec<Subject> = self
+            let own: Vec<AlertSubject> = self
                 .states
                 .iter()
                 .filter(|(s, state)| s.rule == *name && !state.firing)
@@ -396,7 +398,7 @@ impl Machine {
 
     /// What is to be kept and told since the last call. If it could not be kept, this machine knows what nobody else does: make a new one from
     /// what was kept before.
-    pub fn take(&mut self) -> Decided {
+    pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {
             let state = self.states.get(&subject).and_then(|state| serde_json::to_string(state).ok());
@@ -407,29 +409,29 @@ impl Machine {
 }
 
 /// Every path of which there are to be results: the test or capture, who starts it and with whom, and when.
-fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], Window)> {
+fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
     let tests = model.tests.iter().flat_map(|test| {
-        let ends = |pair: &Pair| [pair.client(), pair.server()].map(|end| model.end(test, end));
+        let ends = |pair: &HostPair| [pair.client(), pair.server()].map(|end| model.end(test, end));
         test.pairs.list.iter().map(move |pair| (test.name.as_str(), ends(pair), test.window.clone()))
     });
     let captures = model.captures.iter().flat_map(|capture| {
         let hosts = capture.hosts.iter().filter_map(|host| model.hosts.get(*host as usize));
         let far = capture.far(&model.hosts);
-        hosts.map(move |host| (capture.name.as_str(), [host.name.as_str(), far], Window::default()))
+        hosts.map(move |host| (capture.name.as_str(), [host.name.as_str(), far], TimeWindow::default()))
     });
     tests.chain(captures)
 }
 
 impl OwnRule {
     /// What is heard of by a test between these ends.
-    fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<Subject> {
+    fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<AlertSubject> {
         let rule = self.rule.name.clone();
         if !by_host {
             let [src, dst] = ends.map(str::to_owned);
-            return vec![Subject { rule, test: test.to_owned(), src, dst }];
+            return vec![AlertSubject { rule, test: test.to_owned(), src, dst }];
         }
         let chosen = |host: &&str| self.rule.hosts.is_empty() || self.rule.hosts.iter().any(|h| h == host);
-        let of = |host: &str| Subject {
+        let of = |host: &str| AlertSubject {
             rule: rule.clone(),
             test: String::new(),
             src: host.to_owned(),
@@ -441,27 +443,27 @@ impl OwnRule {
 
 /// What a result is, and in words if it is bad; `None` if it says nothing about any condition.
 fn mark(
-    conditions: &[Condition],
-    until: &[Condition],
+    conditions: &[AlertCondition],
+    until: &[AlertCondition],
     against: Span,
     result: &TestResult,
-) -> Option<(Mark, Option<String>)> {
-    let answers: Vec<Answer> = conditions.iter().map(|c| c.answer(result, against)).collect();
+) -> Option<(TestGrade, Option<String>)> {
+    let answers: Vec<ConditionResult> = conditions.iter().map(|c| c.answer(result, against)).collect();
     let met: Vec<&str> = answers
         .iter()
         .filter_map(|answer| match answer {
-            Answer::Met(text) => Some(text.as_str()),
+            ConditionResult::Met(text) => Some(text.as_str()),
             _ => None,
         })
         .collect();
     if !met.is_empty() {
-        return Some((Mark::Bad, Some(met.join("; "))));
+        return Some((TestGrade::Bad, Some(met.join("; "))));
     }
-    if answers.iter().all(|answer| *answer == Answer::Unknown) {
+    if answers.iter().all(|answer| *answer == ConditionResult::Unknown) {
         return None;
     }
-    let is_well = until.iter().all(|c| matches!(c.answer(result, against), Answer::Met(_)));
-    Some((if is_well { Mark::Well } else { Mark::Between }, None))
+    let is_well = until.iter().all(|c| matches!(c.answer(result, against), ConditionResult::Met(_)));
+    Some((if is_well { TestGrade::Well } else { TestGrade::Between }, None))
 }
 
 /// A time to the second.

@@ -12,6 +12,6 @@ pub mod condition;
 pub mod machine;
 pub mod rule;
 
-pub use condition::{Compared, Condition};
-pub use machine::{Change, Decided, Machine, TestResult};
-pub use rule::{Channel, Rule};
+pub use condition::{AlertCondition, TestComparison};
+pub use machine::{AlertChange, AlertDecision, AlertMachine, TestResult};
+pub use rule::{AlertRule, NotifyChannel};

@@ -1,41 +1,41 @@
-//! [`Rule`]: what the file says of an alert; [`Channel`]: who is told.
+//! [`AlertRule`]: what the file says of an alert; [`NotifyChannel`]: who is told.
 
-use super::condition::Condition;
-use crate::window::{MONDAY, Window};
+use super::condition::AlertCondition;
+use crate::window::{MONDAY, TimeWindow};
 use jitlat_core::{Span, WallTime};
 use std::fmt;
 
 /// The period before a test that it is compared with unless the file says otherwise.
-pub const AGAINST: Span = Span::seconds(7 * 86_400);
+pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
 /// What somebody wants to be told.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct AlertRule {
     /// Its name, unique in the file.
     pub name: String,
     /// How much it matters.
-    pub severity: Severity,
+    pub severity: AlertSeverity,
     /// What must not be.
-    pub kind: Kind,
+    pub kind: RuleKind,
     /// Names of the tests it is about; empty: all.
     pub tests: Vec<String>,
     /// Only paths that begin or end at one of these hosts or targets; empty: all.
     pub hosts: Vec<String>,
     /// When nothing begins to fire; `None`: it always may.
-    pub quiet: Option<Window>,
+    pub quiet: Option<TimeWindow>,
     /// Hosts that judge all tests of their archives; empty: each judges those that it starts.
     pub at: Vec<String>,
 }
 
 /// What must not be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum RuleKind {
     /// Results that meet a condition.
     Results {
         /// A result is bad if it meets one of these.
-        conditions: Vec<Condition>,
+        conditions: Vec<AlertCondition>,
         /// A result is well if it meets all of these; empty: if it is not bad.
-        until: Vec<Condition>,
+        until: Vec<AlertCondition>,
         /// It fires if so many are bad …
         bad: u32,
         /// … of so many in a row.
@@ -55,27 +55,29 @@ pub enum Kind {
 }
 
 /// All that states depend on, the same in every process.
-impl fmt::Display for Kind {
+impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |conditions: &[Condition]| {
+        let list = |conditions: &[AlertCondition]| {
             conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
         };
         match self {
-            Kind::Results { conditions, until, bad, of, clear, against } => write!(
+            RuleKind::Results { conditions, until, bad, of, clear, against } => write!(
                 f,
                 "{} in {bad} of {of}, until {} in {clear}, against {} ns",
                 list(conditions),
                 list(until),
                 against.0
             ),
-            Kind::Silence { after, by_host } => write!(f, "silent for {} ns, by host: {by_host}", after.0),
+            RuleKind::Silence { after, by_host } => {
+                write!(f, "silent for {} ns, by host: {by_host}", after.0)
+            }
         }
     }
 }
 
 /// How much an alert matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Severity {
+pub enum AlertSeverity {
     /// Somebody should act now.
     Critical,
     /// Somebody should look.
@@ -85,29 +87,32 @@ pub enum Severity {
     Info,
 }
 
-impl Severity {
+impl AlertSeverity {
     /// All, with their words in the file.
-    pub const WORDS: [(&'static str, Severity); 3] =
-        [("warning", Severity::Warning), ("critical", Severity::Critical), ("info", Severity::Info)];
+    pub const WORDS: [(&'static str, AlertSeverity); 3] = [
+        ("warning", AlertSeverity::Warning),
+        ("critical", AlertSeverity::Critical),
+        ("info", AlertSeverity::Info),
+    ];
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        Severity::WORDS.iter().find(|(_, s)| *s == self).map_or("warning", |(word, _)| word)
+        AlertSeverity::WORDS.iter().find(|(_, s)| *s == self).map_or("warning", |(word, _)| word)
     }
 }
 
 /// Who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
+pub struct NotifyChannel {
     /// Its name, unique in the file.
     pub name: String,
     /// How.
-    pub way: Way,
+    pub way: NotifyMethod,
 }
 
 /// How somebody is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NotifyMethod {
     /// An HTTP request, with a body as Alertmanager's `/api/v2/alerts` reads it.
     Webhook {
         /// To this address.
@@ -125,12 +130,12 @@ pub enum Way {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertRules {
     /// The rules, in the order of the file.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<AlertRule>,
     /// Who is told.
-    pub channels: Vec<Channel>,
+    pub channels: Vec<NotifyChannel>,
 }
 
-impl Rule {
+impl AlertRule {
     /// Whether it is about this test, and a path between these ends.
     pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
         (self.tests.is_empty() || self.tests.iter().any(|t| t == test))
@@ -149,8 +154,8 @@ impl Rule {
 
     /// The period that results are compared with; `None` if they need not be.
     pub fn compares_with(&self) -> Option<Span> {
-        let Kind::Results { conditions, against, .. } = &self.kind else { return None };
-        let compares = |c: &Condition| matches!(c, Condition::Changed | Condition::Worse);
+        let RuleKind::Results { conditions, against, .. } = &self.kind else { return None };
+        let compares = |c: &AlertCondition| matches!(c, AlertCondition::Changed | AlertCondition::Worse);
         conditions.iter().any(compares).then_some(*against)
     }
 }

@@ -2,25 +2,27 @@
 
 use super::Sections;
 use super::keys::{ALERT, NOTIFY, choose};
-use super::reader::{At, Table};
-use crate::alert::condition::Condition;
-use crate::alert::rule::{AGAINST, AlertRules, Channel, Kind, Rule, Severity, Way};
-use crate::model::{Capture, Host, Test};
-use crate::window::Window;
+use super::reader::{Located, TableReader};
+use crate::alert::condition::AlertCondition;
+use crate::alert::rule::{
+    AlertRule, AlertRules, AlertSeverity, DEFAULT_BASELINE, NotifyChannel, NotifyMethod, RuleKind,
+};
+use crate::model::{Host, MonitoredCapture, MonitoredTest};
+use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
 /// Most tests that a rule looks back at.
-const MOST_TESTS: u32 = 1000;
+const MAX_TESTS: u32 = 1000;
 
 pub fn alerts(
     file: &Sections<'_>,
     hosts: &[Host],
-    tests: &[Test],
-    captures: &[Capture],
+    tests: &[MonitoredTest],
+    captures: &[MonitoredCapture],
     has_https: bool,
 ) -> AlertRules {
-    let reader = Reader { file, hosts, tests, captures };
-    let mut rules: Vec<Rule> = Vec::new();
+    let reader = AlertReader { file, hosts, tests, captures };
+    let mut rules: Vec<AlertRule> = Vec::new();
     for table in file.tables(&ALERT) {
         let Some(rule) = reader.rule(&table) else { continue };
         if rules.iter().any(|r| r.name == rule.name) {
@@ -28,7 +30,7 @@ pub fn alerts(
         }
         rules.push(rule);
     }
-    let mut channels: Vec<Channel> = Vec::new();
+    let mut channels: Vec<NotifyChannel> = Vec::new();
     for table in file.tables(&NOTIFY) {
         let Some(channel) = channel(&table, has_https) else { continue };
         if channels.iter().any(|c| c.name == channel.name) {
@@ -39,25 +41,25 @@ pub fn alerts(
     AlertRules { rules, channels }
 }
 
-struct Reader<'a, 'b> {
+struct AlertReader<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
-    tests: &'a [Test],
-    captures: &'a [Capture],
+    tests: &'a [MonitoredTest],
+    captures: &'a [MonitoredCapture],
 }
 
-impl Reader<'_, '_> {
-    fn rule(&self, table: &Table<'_>) -> Option<Rule> {
+impl AlertReader<'_, '_> {
+    fn rule(&self, table: &TableReader<'_>) -> Option<AlertRule> {
         let name = name(table, "name = \"loss\"")?;
         let severity = match table.text("severity") {
-            None => Severity::default(),
-            Some(word) => match Severity::WORDS.iter().find(|(known, _)| known == word.get_ref()) {
+            None => AlertSeverity::default(),
+            Some(word) => match AlertSeverity::WORDS.iter().find(|(known, _)| known == word.get_ref()) {
                 Some((_, severity)) => *severity,
                 None => {
-                    let words = Severity::WORDS.map(|(word, _)| word);
+                    let words = AlertSeverity::WORDS.map(|(word, _)| word);
                     let meant = choose(word.get_ref(), &words);
                     table.fault("severity", format!("there is no such severity: {meant}"));
-                    Severity::default()
+                    AlertSeverity::default()
                 }
             },
         };
@@ -66,7 +68,7 @@ impl Reader<'_, '_> {
         let all: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).chain(targets).chain(far).collect();
         let own: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
         let tests: Vec<&str> = self.made_every().map(|(name, _)| name).collect();
-        let rule = Rule {
+        let rule = AlertRule {
             name,
             severity,
             tests: self.names(table, "test", "test", &tests),
@@ -86,31 +88,31 @@ impl Reader<'_, '_> {
     }
 
     /// Names of a list that are known.
-    fn names(&self, table: &Table<'_>, key: &str, what: &str, known: &[&str]) -> Vec<String> {
+    fn names(&self, table: &TableReader<'_>, key: &str, what: &str, known: &[&str]) -> Vec<String> {
         let given = table.texts(key).unwrap_or_default();
         for name in given.iter().filter(|name| !known.contains(&name.get_ref().as_str())) {
             let meant = choose(name.get_ref(), known);
             let message = format!("there is no {what} '{}': {meant}", name.get_ref().escape_debug());
             self.file.faults.add(&name.span(), message);
         }
-        given.into_iter().map(At::into_inner).collect()
+        given.into_iter().map(Located::into_inner).collect()
     }
 
-    fn quiet(&self, table: &Table<'_>) -> Option<Window> {
-        let mut window = Window::default();
-        let mut add = |key: &str, add: fn(&mut Window, &str) -> Result<(), String>| {
+    fn quiet(&self, table: &TableReader<'_>) -> Option<TimeWindow> {
+        let mut window = TimeWindow::default();
+        let mut add = |key: &str, add: fn(&mut TimeWindow, &str) -> Result<(), String>| {
             for text in table.texts(key).unwrap_or_default() {
                 if let Err(message) = add(&mut window, text.get_ref()) {
                     self.file.faults.add(&text.span(), message);
                 }
             }
         };
-        add("quiet-days", Window::add_days);
-        add("quiet-hours", Window::add_hours);
+        add("quiet-days", TimeWindow::add_days);
+        add("quiet-hours", TimeWindow::add_hours);
         (!window.is_always()).then_some(window)
     }
 
-    fn conditions(&self, table: &Table<'_>, key: &str) -> Vec<Condition> {
+    fn conditions(&self, table: &TableReader<'_>, key: &str) -> Vec<AlertCondition> {
         let mut list = Vec::new();
         for text in table.texts(key).unwrap_or_default() {
             match text.get_ref().parse() {
@@ -121,14 +123,14 @@ impl Reader<'_, '_> {
         list
     }
 
-    fn kind(&self, table: &Table<'_>) -> Option<Kind> {
+    fn kind(&self, table: &TableReader<'_>) -> Option<RuleKind> {
         if !table.has("if") {
             table.missing("if", "if = \"loss>1%\", \"changed\", \"worse\" or \"silent>15min\"");
             return None;
         }
         let conditions = self.conditions(table, "if");
         let of_silence = conditions.iter().find_map(|condition| match condition {
-            Condition::Silent(after) => Some(*after),
+            AlertCondition::Silent(after) => Some(*after),
             _ => None,
         });
         if let Some(after) = of_silence {
@@ -150,7 +152,7 @@ impl Reader<'_, '_> {
                     }
                 },
             };
-            return Some(Kind::Silence { after, by_host });
+            return Some(RuleKind::Silence { after, by_host });
         }
         if table.has("by") {
             table.fault("by", "only silence is of a path or a host: leave 'by' out");
@@ -159,25 +161,26 @@ impl Reader<'_, '_> {
             return None;
         }
         let until = self.conditions(table, "until");
-        if until.iter().any(|c| !matches!(c, Condition::Figure(_))) {
+        if until.iter().any(|c| !matches!(c, AlertCondition::Figure(_))) {
             table.fault("until", "'until' is about figures: write until = \"loss<0.5%\"");
         }
-        let (bad, of) = table.quantity("of", part).map_or((1, 1), At::into_inner);
+        let (bad, of) = table.quantity("of", part).map_or((1, 1), Located::into_inner);
         let clear = table.number("clear").unwrap_or(bad);
-        if clear > MOST_TESTS {
-            table.fault("clear", format!("a rule looks at {MOST_TESTS} tests at most"));
+        if clear > MAX_TESTS {
+            table.fault("clear", format!("a rule looks at {MAX_TESTS} tests at most"));
         }
-        let against = table.quantity("against", quantity::duration).map_or(AGAINST, At::into_inner);
-        let kind = Kind::Results { conditions, until, bad, of, clear, against };
+        let against =
+            table.quantity("against", quantity::duration).map_or(DEFAULT_BASELINE, Located::into_inner);
+        let kind = RuleKind::Results { conditions, until, bad, of, clear, against };
         Some(kind)
     }
 
     /// Names what can never, or always, be.
-    fn check(&self, table: &Table<'_>, rule: &Rule) {
+    fn check(&self, table: &TableReader<'_>, rule: &AlertRule) {
         if table.has("against") && rule.compares_with().is_none() {
             table.fault("against", "nothing is compared: 'against' belongs to if = \"changed\" or \"worse\"");
         }
-        let Kind::Silence { after, .. } = rule.kind else { return };
+        let RuleKind::Silence { after, .. } = rule.kind else { return };
         let is_covered = |name: &str| rule.tests.is_empty() || rule.tests.iter().any(|known| known == name);
         let covered = self.made_every().filter(|(name, _)| is_covered(name));
         if let Some((name, every)) =
@@ -199,17 +202,17 @@ impl Reader<'_, '_> {
 
 /// `3 of 5`.
 fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
-    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MOST_TESTS).contains(n));
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MAX_TESTS).contains(n));
     let read = text.split_once("of").and_then(|(bad, of)| number(bad).zip(number(of)));
     read.filter(|(bad, of)| bad <= of).ok_or_else(|| {
         quantity::QuantityError::new(format!(
-            "'{}' is no part of some tests: write of = \"3 of 5\", {MOST_TESTS} at most",
+            "'{}' is no part of some tests: write of = \"3 of 5\", {MAX_TESTS} at most",
             text.escape_debug()
         ))
     })
 }
 
-fn name(table: &Table<'_>, example: &str) -> Option<String> {
+fn name(table: &TableReader<'_>, example: &str) -> Option<String> {
     let name = table.needed("name", example)?;
     if name.get_ref().contains(char::is_control) {
         table.fault("name", "a name is one line");
@@ -217,7 +220,7 @@ fn name(table: &Table<'_>, example: &str) -> Option<String> {
     Some(name.into_inner())
 }
 
-fn channel(table: &Table<'_>, has_https: bool) -> Option<Channel> {
+fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
     let name = name(table, "name = \"chat\"")?;
     let ways = ["webhook", "command", "print"];
     let given: Vec<&str> = ways.into_iter().filter(|key| table.has(key)).collect();
@@ -249,24 +252,24 @@ fn channel(table: &Table<'_>, has_https: bool) -> Option<Channel> {
             if ca_file.is_some() && !is_secure {
                 table.fault("ca-file", "only https:// has certificates: leave 'ca-file' out");
             }
-            Way::Webhook { address, ca_file }
+            NotifyMethod::Webhook { address, ca_file }
         }
         ["command"] => {
             let command: Vec<String> =
-                table.texts("command").unwrap_or_default().into_iter().map(At::into_inner).collect();
+                table.texts("command").unwrap_or_default().into_iter().map(Located::into_inner).collect();
             if command.first().is_none_or(String::is_empty) {
                 table.fault(
                     "command",
                     "there is no program: write command = [\"/usr/local/bin/tell\", \"argument\"]",
                 );
             }
-            Way::Command(command)
+            NotifyMethod::Command(command)
         }
         ["print"] => {
             if table.truth("print") != Some(true) {
                 table.fault("print", "write print = true, or leave this channel out");
             }
-            Way::Print
+            NotifyMethod::Print
         }
         _ => {
             let message = "a channel has one of webhook = \"https://…\", command = [\"…\"] and print = true";
@@ -274,5 +277,5 @@ fn channel(table: &Table<'_>, has_https: bool) -> Option<Channel> {
             return None;
         }
     };
-    Some(Channel { name, way })
+    Some(NotifyChannel { name, way })
 }

@@ -2,24 +2,24 @@
 
 use super::hosts::{place, plain};
 use super::keys::{CAPTURE, choose};
-use super::reader::{At, Table};
+use super::reader::{Located, TableReader};
 use super::tests::period;
-use super::{AskedCapture, Instruments, Sections};
-use crate::model::{Capture, Host, ServeRules, Test};
+use super::{DeclaredCapture, Instruments, Sections};
+use crate::model::{Host, MonitoredCapture, MonitoredTest, ServeRules};
 use jitlat_core::time::SECOND;
 
 /// The shortest period of a capture: packets may be under way for some seconds.
-const SHORTEST: i64 = 5 * SECOND;
+const MIN_PERIOD_NS: i64 = 5 * SECOND;
 
 pub fn captures(
     file: &Sections<'_>,
     hosts: &[Host],
-    tests: &[Test],
+    tests: &[MonitoredTest],
     serve: &ServeRules,
     instruments: &dyn Instruments,
-) -> Vec<Capture> {
-    let reader = Reader { file, hosts, serve, instruments };
-    let mut captures: Vec<Capture> = Vec::new();
+) -> Vec<MonitoredCapture> {
+    let reader = CaptureTableReader { file, hosts, serve, instruments };
+    let mut captures: Vec<MonitoredCapture> = Vec::new();
     for table in file.tables(&CAPTURE) {
         let Some(capture) = reader.capture(&table) else { continue };
         let names = tests.iter().map(|t| &t.name).chain(captures.iter().map(|c| &c.name));
@@ -34,15 +34,15 @@ pub fn captures(
     captures
 }
 
-struct Reader<'a, 'b> {
+struct CaptureTableReader<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
     serve: &'a ServeRules,
     instruments: &'a dyn Instruments,
 }
 
-impl Reader<'_, '_> {
-    fn capture(&self, table: &Table<'_>) -> Option<Capture> {
+impl CaptureTableReader<'_, '_> {
+    fn capture(&self, table: &TableReader<'_>) -> Option<MonitoredCapture> {
         let name = table.needed("name", "name = \"office\"");
         if name.as_ref().is_some_and(|name| name.get_ref().contains(|c: char| c.is_control() || c == '/')) {
             table.fault("name", "a name is one line, without '/'");
@@ -68,13 +68,13 @@ impl Reader<'_, '_> {
             },
             None => *known.first()?,
         };
-        let interface = table.needed("interface", "interface = \"eth0\"").map(At::into_inner);
+        let interface = table.needed("interface", "interface = \"eth0\"").map(Located::into_inner);
         let far_interface = table.needed_if_there("far-interface", "far-interface = \"eth1\"");
         let towards = table.text("towards").and_then(|name| self.host(&name));
         let (instrument, two_points) = instrument;
         self.check_points(table, two_points, &hosts, towards);
         let given = table.options("options");
-        let capture = Capture {
+        let capture = MonitoredCapture {
             name: name?.into_inner(),
             hosts,
             instrument: instrument.to_owned(),
@@ -83,9 +83,9 @@ impl Reader<'_, '_> {
             towards,
             far_interface,
             options: plain(&given),
-            every: period(table, SHORTEST)?,
+            every: period(table, MIN_PERIOD_NS)?,
         };
-        let asked = AskedCapture {
+        let asked = DeclaredCapture {
             instrument,
             options: &capture.options,
             has_ends: capture.towards.is_some() || !two_points,
@@ -97,7 +97,7 @@ impl Reader<'_, '_> {
         Some(capture)
     }
 
-    fn host(&self, name: &At<String>) -> Option<u32> {
+    fn host(&self, name: &Located<String>) -> Option<u32> {
         if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
             return Some(place as u32);
         }
@@ -109,7 +109,7 @@ impl Reader<'_, '_> {
     }
 
     /// Names what is missing for the second point, or would not be used.
-    fn check_points(&self, table: &Table<'_>, two_points: bool, hosts: &[u32], towards: Option<u32>) {
+    fn check_points(&self, table: &TableReader<'_>, two_points: bool, hosts: &[u32], towards: Option<u32>) {
         if !two_points {
             if table.has("far-interface") {
                 table.fault("far-interface", "this instrument has one point: leave 'far-interface' out");

@@ -2,24 +2,24 @@
 
 use super::Sections;
 use super::keys::{COLLECTOR, choose};
-use super::reader::{At, Table};
+use super::reader::{Located, TableReader};
 use crate::model::{ArchiveRules, CollectorRules, Host};
 use jitlat_core::quantity;
 
 /// The port unless the file says otherwise.
-const PORT: u32 = 2670;
+const DEFAULT_PORT: u32 = 2670;
 /// Bytes that may wait unless the file says otherwise.
-const SPOOL: u64 = 1_000_000_000;
+const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
     for table in file.tables(&COLLECTOR) {
         let host = table.needed("host", "host = \"berlin\"").and_then(|name| place(file, hosts, &name));
-        let port = table.number("port").unwrap_or(PORT);
+        let port = table.number("port").unwrap_or(DEFAULT_PORT);
         if u16::try_from(port).is_err() {
             table.fault("port", format!("there is no port {port}"));
         }
-        let spool = table.quantity("spool", quantity::bytes).map_or(SPOOL, At::into_inner);
+        let spool = table.quantity("spool", quantity::bytes).map_or(DEFAULT_SPOOL_BYTES, Located::into_inner);
         if archive.folder.is_none() {
             let message = "what waits to be pushed is in the archive, and so is what was collected: write [archive] with a folder";
             file.faults.add(&table.at, message);
@@ -42,7 +42,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
 }
 
 /// The place of a host.
-fn place(file: &Sections<'_>, hosts: &[Host], name: &At<String>) -> Option<usize> {
+fn place(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
     let found = hosts.iter().position(|host| host.name == *name.get_ref());
     if found.is_none() {
         let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
@@ -54,7 +54,7 @@ fn place(file: &Sections<'_>, hosts: &[Host], name: &At<String>) -> Option<usize
 }
 
 /// Every host that pushes has a key that no other has: by it the collector knows whose tests they are.
-fn check_keys(table: &Table<'_>, hosts: &[Host], from: &[usize]) {
+fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
     let keyless: Vec<&str> =
         from.iter().map(|k| &hosts[*k]).filter(|h| h.key.is_none()).map(|h| h.name.as_str()).collect();
     if !keyless.is_empty() {

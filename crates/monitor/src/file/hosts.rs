@@ -1,34 +1,34 @@
 //! Hosts, what they answer, what they keep, and how slots are made.
 
 use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE};
-use super::reader::{At, Table};
-use super::{Instruments, Sections, Value, key_source};
+use super::reader::{Located, TableReader};
+use super::{Instruments, OptionValue, Sections, key_source};
 use crate::model::{ArchiveRules, Host, ServeRules};
 use crate::window::DAY;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 
 /// Time between slots unless the file says otherwise.
-const GUARD: Span = Span::seconds(1);
+const DEFAULT_GUARD: Span = Span::seconds(1);
 /// Time for what is around the packets unless the file says otherwise.
-const SETUP: Span = Span::seconds(4);
+const DEFAULT_SETUP: Span = Span::seconds(4);
 
 /// Most tests that a host takes part in at a time.
-const MOST_AT_ONCE: u32 = 64;
+const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     for table in file.tables(&HOST) {
         let name = table.needed("name", "name = \"berlin\"");
         let address = table.needed("address", "address = \"192.0.2.7\"");
-        let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(At::into_inner);
+        let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(Located::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
-        if concurrent > MOST_AT_ONCE {
-            table.fault("concurrent", format!("each test takes threads: {MOST_AT_ONCE} at most"));
+        if concurrent > MAX_CONCURRENT {
+            table.fault("concurrent", format!("each test takes threads: {MAX_CONCURRENT} at most"));
         }
         let key = key_source(&table);
         // What has no name stays in the list, so that nothing else that names it is called wrong.
-        let name = name.map(At::into_inner).unwrap_or_default();
+        let name = name.map(Located::into_inner).unwrap_or_default();
         if !name.is_empty() && hosts.iter().any(|h| h.name == name) {
             table.fault("name", format!("there is a host '{}' already", name.escape_debug()));
         }
@@ -37,7 +37,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         }
         hosts.push(Host {
             name,
-            address: address.map(At::into_inner).unwrap_or_default(),
+            address: address.map(Located::into_inner).unwrap_or_default(),
             key,
             bandwidth,
             concurrent,
@@ -52,26 +52,26 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
 
 /// Guard and setup time.
 pub fn timetable(file: &Sections<'_>) -> (Span, Span) {
-    let Some(table) = file.table(&TIMETABLE) else { return (GUARD, SETUP) };
+    let Some(table) = file.table(&TIMETABLE) else { return (DEFAULT_GUARD, DEFAULT_SETUP) };
     let time = |key, usual: Span| {
-        let Some(span) = table.quantity(key, pause).map(At::into_inner) else { return usual };
+        let Some(span) = table.quantity(key, pause).map(Located::into_inner) else { return usual };
         if span.0 > DAY / 24 {
             table.fault(key, format!("'{key}' is longer than an hour"));
             return usual;
         }
         span
     };
-    (time("guard", GUARD), time("setup", SETUP))
+    (time("guard", DEFAULT_GUARD), time("setup", DEFAULT_SETUP))
 }
 
 pub fn archive(file: &Sections<'_>) -> ArchiveRules {
     let Some(table) = file.table(&ARCHIVE) else { return ArchiveRules::default() };
-    let days = |key| table.quantity(key, whole_days).map(At::into_inner);
+    let days = |key| table.quantity(key, whole_days).map(Located::into_inner);
     ArchiveRules {
-        folder: table.needed("folder", "folder = \"/var/lib/jitlat\"").map(At::into_inner),
+        folder: table.needed("folder", "folder = \"/var/lib/jitlat\"").map(Located::into_inner),
         packets: days("packets"),
         tests: days("tests"),
-        size: table.quantity("size", quantity::bytes).map(At::into_inner),
+        size: table.quantity("size", quantity::bytes).map(Located::into_inner),
     }
 }
 
@@ -98,12 +98,17 @@ pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
 }
 
 /// Options without their places.
-pub fn plain(given: &[(At<String>, At<Value>)]) -> Vec<(String, Value)> {
+pub fn plain(given: &[(Located<String>, Located<OptionValue>)]) -> Vec<(String, OptionValue)> {
     given.iter().map(|(name, value)| (name.get_ref().clone(), value.get_ref().clone())).collect()
 }
 
 /// Notes what is wrong with options at the place of the option it is about.
-pub fn place(file: &Sections<'_>, table: &Table<'_>, given: &[(At<String>, At<Value>)], wrong: super::Wrong) {
+pub fn place(
+    file: &Sections<'_>,
+    table: &TableReader<'_>,
+    given: &[(Located<String>, Located<OptionValue>)],
+    wrong: super::EntryError,
+) {
     let of = wrong.key.as_deref().unwrap_or("options");
     match given.iter().find(|(name, _)| name.get_ref() == of) {
         Some((name, _)) => file.faults.add(&name.span(), wrong.message),

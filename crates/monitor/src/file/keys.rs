@@ -1,7 +1,7 @@
 //! Every section of the file and its keys: the reader knows no others, and the guide has a row for each.
 
 /// A section.
-pub struct Section {
+pub struct FileSection {
     /// As it is written: `[[host]]`.
     pub title: &'static str,
     /// Its name at the root of the file: `host`.
@@ -11,21 +11,21 @@ pub struct Section {
 }
 
 /// Hosts that measure, and answer.
-pub const HOST: Section = Section {
+pub const HOST: FileSection = FileSection {
     title: "[[host]]",
     name: "host",
     keys: &["name", "address", "key", "key-file", "bandwidth", "concurrent"],
 };
 
 /// Which hosts are tested with which.
-pub const GROUP: Section = Section {
+pub const GROUP: FileSection = FileSection {
     title: "[[group]]",
     name: "group",
     keys: &["name", "kind", "hosts", "centre", "pairs", "lists"],
 };
 
 /// What is measured between the hosts of a group, and when.
-pub const TEST: Section = Section {
+pub const TEST: FileSection = FileSection {
     title: "[[test]]",
     name: "test",
     keys: &[
@@ -45,32 +45,33 @@ pub const TEST: Section = Section {
 };
 
 /// Round trips to targets that need no jitlat.
-pub const PING: Section = Section {
+pub const PING: FileSection = FileSection {
     title: "[[ping]]",
     name: "ping",
     keys: &["name", "targets", "from", "profile", "options", "every", "for", "days", "hours", "spread"],
 };
 
 /// What passes interfaces, all the time.
-pub const CAPTURE: Section = Section {
+pub const CAPTURE: FileSection = FileSection {
     title: "[[capture]]",
     name: "capture",
     keys: &["name", "host", "instrument", "interface", "towards", "far-interface", "options", "every"],
 };
 
 /// Where results are kept, and how long.
-pub const ARCHIVE: Section =
-    Section { title: "[archive]", name: "archive", keys: &["folder", "packets", "tests", "size"] };
+pub const ARCHIVE: FileSection =
+    FileSection { title: "[archive]", name: "archive", keys: &["folder", "packets", "tests", "size"] };
 
 /// What each host answers.
-pub const SERVE: Section =
-    Section { title: "[serve]", name: "serve", keys: &["on", "key", "key-file", "options"] };
+pub const SERVE: FileSection =
+    FileSection { title: "[serve]", name: "serve", keys: &["on", "key", "key-file", "options"] };
 
 /// How slots are made.
-pub const TIMETABLE: Section = Section { title: "[timetable]", name: "timetable", keys: &["guard", "setup"] };
+pub const TIMETABLE: FileSection =
+    FileSection { title: "[timetable]", name: "timetable", keys: &["guard", "setup"] };
 
 /// What somebody wants to be told.
-pub const ALERT: Section = Section {
+pub const ALERT: FileSection = FileSection {
     title: "[[alert]]",
     name: "alert",
     keys: &[
@@ -91,14 +92,14 @@ pub const ALERT: Section = Section {
 };
 
 /// Who is told.
-pub const NOTIFY: Section = Section {
+pub const NOTIFY: FileSection = FileSection {
     title: "[[notify]]",
     name: "notify",
     keys: &["name", "webhook", "ca-file", "command", "print"],
 };
 
 /// The page of a host's archive.
-pub const WEB: Section = Section {
+pub const WEB: FileSection = FileSection {
     title: "[web]",
     name: "web",
     keys: &[
@@ -117,11 +118,11 @@ pub const WEB: Section = Section {
 };
 
 /// A host that others push their tests to.
-pub const COLLECTOR: Section =
-    Section { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
+pub const COLLECTOR: FileSection =
+    FileSection { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
 
 /// Every section.
-pub const SECTIONS: &[Section] =
+pub const SECTIONS: &[FileSection] =
     &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, COLLECTOR, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
 /// The name of `names` that somebody meant who wrote `word`; `None` if none is near.

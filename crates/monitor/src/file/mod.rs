@@ -15,13 +15,13 @@ mod reader;
 mod tests;
 mod web;
 
-pub use reader::{Fault, Value};
+pub use reader::{FileFault, OptionValue};
 pub use tests::text_of;
 
-use crate::model::{Direction, KeySource, Model, Traffic};
+use crate::model::{KeySource, Model, SendingHosts, Traffic};
 use jitlat_core::Span;
-use keys::{SECTIONS, Section, choose};
-use reader::{Faults, Table};
+use keys::{FileSection, SECTIONS, choose};
+use reader::{Faults, TableReader};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -36,8 +36,8 @@ pub trait Instruments {
     /// What a test sends.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong>;
+    /// [`EntryError`].
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError>;
 
     /// Those of captures, each with whether it needs two points; the first is that of a capture that names none.
     fn captures(&self) -> Vec<(&'static str, bool)>;
@@ -45,8 +45,8 @@ pub trait Instruments {
     /// Checks what a capture asks for.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong>;
+    /// [`EntryError`].
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError>;
 
     /// Whether webhooks may have `https://` addresses.
     fn has_https(&self) -> bool;
@@ -54,32 +54,32 @@ pub trait Instruments {
     /// Checks options of `jitlat serve`.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong>;
+    /// [`EntryError`].
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError>;
 }
 
 /// A test as the file has it.
 #[derive(Clone, Debug)]
-pub struct Asked<'a> {
+pub struct DeclaredTest<'a> {
     /// The instrument.
     pub instrument: &'a str,
     /// Uses to send as.
     pub profiles: &'a [String],
     /// Its options.
-    pub options: &'a [(String, Value)],
+    pub options: &'a [(String, OptionValue)],
     /// How long packets are sent.
     pub duration: Option<Span>,
     /// In which direction.
-    pub direction: Direction,
+    pub direction: SendingHosts,
 }
 
 /// A capture as the file has it.
 #[derive(Clone, Debug)]
-pub struct AskedCapture<'a> {
+pub struct DeclaredCapture<'a> {
     /// The instrument.
     pub instrument: &'a str,
     /// Its options.
-    pub options: &'a [(String, Value)],
+    pub options: &'a [(String, OptionValue)],
     /// Whether the file says whose traffic it is, if the options do not.
     pub has_ends: bool,
     /// Whether its second point is at another host.
@@ -88,7 +88,7 @@ pub struct AskedCapture<'a> {
 
 /// What is wrong with a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct EntryError {
     /// The option or key it is about; `None`: the test as a whole.
     pub key: Option<String>,
     /// What is wrong, and what to write.
@@ -96,16 +96,16 @@ pub struct Wrong {
 }
 
 /// Most pairs of all tests together: their timetable takes 12 bytes each.
-pub const MOST_PAIRS: usize = 20_000_000;
+pub const MAX_PAIRS: usize = 20_000_000;
 
 /// Reads a file.
 ///
 /// # Errors
 /// All that is wrong with it.
-pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Fault>> {
+pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<FileFault>> {
     let root = DeTable::parse(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        vec![Fault::new(text, at, format!("this is not TOML: {}", e.message().replace('\n', ", ")))]
+        vec![FileFault::new(text, at, format!("this is not TOML: {}", e.message().replace('\n', ", ")))]
     })?;
     let faults = Faults::default();
     let root = root.get_ref();
@@ -155,16 +155,16 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn value(&self, section: &Section) -> Option<&'a Spanned<DeValue<'a>>> {
+    fn value(&self, section: &FileSection) -> Option<&'a Spanned<DeValue<'a>>> {
         self.root.iter().find(|(k, _)| k.get_ref() == section.name).map(|(_, v)| v)
     }
 
     /// The tables of a section that may be repeated.
-    fn tables(&self, section: &'static Section) -> Vec<Table<'a>> {
+    fn tables(&self, section: &'static FileSection) -> Vec<TableReader<'a>> {
         match self.value(section) {
             Some(value) => match value.get_ref() {
                 DeValue::Array(items) => {
-                    items.iter().filter_map(|item| Table::new(section, item, self.faults)).collect()
+                    items.iter().filter_map(|item| TableReader::new(section, item, self.faults)).collect()
                 }
                 _ => {
                     let title = section.title;
@@ -177,13 +177,13 @@ impl<'a> Sections<'a> {
     }
 
     /// The table of a section that is there once.
-    fn table(&self, section: &'static Section) -> Option<Table<'a>> {
-        Table::new(section, self.value(section)?, self.faults)
+    fn table(&self, section: &'static FileSection) -> Option<TableReader<'a>> {
+        TableReader::new(section, self.value(section)?, self.faults)
     }
 }
 
 /// A key in the file, or the name of a file with it.
-fn key_source(table: &Table<'_>) -> Option<KeySource> {
+fn key_source(table: &TableReader<'_>) -> Option<KeySource> {
     if table.has("key") && table.has("key-file") {
         table.fault("key", "a key is here or in a file: leave 'key' or 'key-file' out");
         return None;

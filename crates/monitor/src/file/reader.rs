@@ -1,6 +1,6 @@
 //! Tables of TOML, read key by key; what is wrong is noted with its place, and reading goes on.
 
-use super::keys::{Section, choose};
+use super::keys::{FileSection, choose};
 use jitlat_core::quantity::QuantityError;
 use std::cell::RefCell;
 use std::fmt;
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct FileFault {
     /// Line, from 1.
     pub line: usize,
     /// Column, in characters, from 1.
@@ -19,18 +19,18 @@ pub struct Fault {
     pub message: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)
     }
 }
 
-impl Fault {
+impl FileFault {
     /// Of the character at byte `at` of `text`.
-    pub fn new(text: &str, at: usize, message: impl Into<String>) -> Fault {
+    pub fn new(text: &str, at: usize, message: impl Into<String>) -> FileFault {
         let before = text.get(..at.min(text.len())).unwrap_or(text);
         let begin = before.rfind('\n').map_or(0, |n| n + 1);
-        Fault {
+        FileFault {
             line: before.matches('\n').count() + 1,
             column: before[begin..].chars().count() + 1,
             message: message.into(),
@@ -49,20 +49,20 @@ impl Faults {
     }
 
     /// All of them, in the order of the file.
-    pub fn of(self, text: &str) -> Vec<Fault> {
+    pub fn of(self, text: &str) -> Vec<FileFault> {
         let mut list = self.0.into_inner();
         list.sort();
         list.dedup();
-        list.into_iter().map(|(at, message)| Fault::new(text, at, message)).collect()
+        list.into_iter().map(|(at, message)| FileFault::new(text, at, message)).collect()
     }
 }
 
 /// A value that has its place in the file.
-pub type At<T> = Spanned<T>;
+pub type Located<T> = Spanned<T>;
 
 /// The value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum OptionValue {
     /// A switch.
     Switch(bool),
     /// A text, or a number as it is written.
@@ -72,21 +72,21 @@ pub enum Value {
 }
 
 /// A table that is read.
-pub struct Table<'a> {
-    section: &'static Section,
+pub struct TableReader<'a> {
+    section: &'static FileSection,
     entries: &'a DeTable<'a>,
     /// Where it is.
     pub at: Range<usize>,
     faults: &'a Faults,
 }
 
-impl<'a> Table<'a> {
+impl<'a> TableReader<'a> {
     /// A table of `section`; keys that it does not have are faults.
     pub fn new(
-        section: &'static Section,
+        section: &'static FileSection,
         value: &'a Spanned<DeValue<'a>>,
         faults: &'a Faults,
-    ) -> Option<Table<'a>> {
+    ) -> Option<TableReader<'a>> {
         let DeValue::Table(entries) = value.get_ref() else {
             faults.add(&value.span(), format!("{} is a table: write {}", section.name, section.title));
             return None;
@@ -101,7 +101,7 @@ impl<'a> Table<'a> {
                 );
             }
         }
-        Some(Table { section, entries, at: value.span(), faults })
+        Some(TableReader { section, entries, at: value.span(), faults })
     }
 
     fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
@@ -126,10 +126,10 @@ impl<'a> Table<'a> {
     }
 
     /// A text.
-    pub fn text(&self, key: &str) -> Option<At<String>> {
+    pub fn text(&self, key: &str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
-            DeValue::String(text) => Some(At::new(value.span(), text.to_string())),
+            DeValue::String(text) => Some(Located::new(value.span(), text.to_string())),
             other => {
                 self.wrong(value, key, "a text in quotes", other);
                 None
@@ -138,7 +138,7 @@ impl<'a> Table<'a> {
     }
 
     /// A text that must be there and has characters.
-    pub fn needed(&self, key: &str, example: &str) -> Option<At<String>> {
+    pub fn needed(&self, key: &str, example: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, example);
             return None;
@@ -153,7 +153,7 @@ impl<'a> Table<'a> {
 
     /// A text that has characters, if the key is there.
     pub fn needed_if_there(&self, key: &str, example: &str) -> Option<String> {
-        if self.has(key) { self.needed(key, example).map(At::into_inner) } else { None }
+        if self.has(key) { self.needed(key, example).map(Located::into_inner) } else { None }
     }
 
     /// True or false.
@@ -169,14 +169,18 @@ impl<'a> Table<'a> {
     }
 
     /// A text or a number with a unit, as `parse` reads it.
-    pub fn quantity<T>(&self, key: &str, parse: impl Fn(&str) -> Result<T, QuantityError>) -> Option<At<T>> {
+    pub fn quantity<T>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, QuantityError>,
+    ) -> Option<Located<T>> {
         let value = self.value(key)?;
         let Some(text) = plain(value.get_ref()) else {
             self.wrong(value, key, "a text with a unit", value.get_ref());
             return None;
         };
         match parse(&text) {
-            Ok(found) => Some(At::new(value.span(), found)),
+            Ok(found) => Some(Located::new(value.span(), found)),
             Err(e) => {
                 self.faults.add(&value.span(), format!("'{key}': {e}"));
                 None
@@ -195,19 +199,19 @@ impl<'a> Table<'a> {
     }
 
     /// A text, or a list of texts.
-    pub fn texts(&self, key: &str) -> Option<Vec<At<String>>> {
+    pub fn texts(&self, key: &str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         self.list_of_texts(key, value)
     }
 
-    fn list_of_texts(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Option<Vec<At<String>>> {
+    fn list_of_texts(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Option<Vec<Located<String>>> {
         match value.get_ref() {
-            DeValue::String(text) => Some(vec![At::new(value.span(), text.to_string())]),
+            DeValue::String(text) => Some(vec![Located::new(value.span(), text.to_string())]),
             DeValue::Array(items) => {
                 let mut list = Vec::new();
                 for item in items {
                     match item.get_ref() {
-                        DeValue::String(text) => list.push(At::new(item.span(), text.to_string())),
+                        DeValue::String(text) => list.push(Located::new(item.span(), text.to_string())),
                         other => self.wrong(item, key, "texts in quotes", other),
                     }
                 }
@@ -221,7 +225,7 @@ impl<'a> Table<'a> {
     }
 
     /// A list of lists of texts.
-    pub fn lists(&self, key: &str) -> Option<Vec<At<Vec<At<String>>>>> {
+    pub fn lists(&self, key: &str) -> Option<Vec<Located<Vec<Located<String>>>>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
             self.wrong(value, key, "a list of lists of names", value.get_ref());
@@ -233,13 +237,13 @@ impl<'a> Table<'a> {
                 self.wrong(item, key, "lists of names", item.get_ref());
                 continue;
             }
-            lists.push(At::new(item.span(), self.list_of_texts(key, item).unwrap_or_default()));
+            lists.push(Located::new(item.span(), self.list_of_texts(key, item).unwrap_or_default()));
         }
         Some(lists)
     }
 
     /// A table of options: names as they are after `--`, each with its place.
-    pub fn options(&self, key: &str) -> Vec<(At<String>, At<Value>)> {
+    pub fn options(&self, key: &str) -> Vec<(Located<String>, Located<OptionValue>)> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Table(entries) = value.get_ref() else {
             self.wrong(value, key, "a table, as { packets = 500 }", value.get_ref());
@@ -248,11 +252,11 @@ impl<'a> Table<'a> {
         let mut options = Vec::new();
         for (name, value) in entries {
             let found = match value.get_ref() {
-                DeValue::Boolean(on) => Value::Switch(*on),
+                DeValue::Boolean(on) => OptionValue::Switch(*on),
                 DeValue::Array(items) => {
                     let texts: Option<Vec<String>> = items.iter().map(|item| plain(item.get_ref())).collect();
                     match texts {
-                        Some(texts) => Value::List(texts),
+                        Some(texts) => OptionValue::List(texts),
                         None => {
                             self.wrong(value, name.get_ref(), "texts or numbers", value.get_ref());
                             continue;
@@ -260,14 +264,17 @@ impl<'a> Table<'a> {
                     }
                 }
                 other => match plain(other) {
-                    Some(text) => Value::Text(text),
+                    Some(text) => OptionValue::Text(text),
                     None => {
                         self.wrong(value, name.get_ref(), "a text, a number, true or a list of them", other);
                         continue;
                     }
                 },
             };
-            options.push((At::new(name.span(), name.get_ref().to_string()), At::new(value.span(), found)));
+            options.push((
+                Located::new(name.span(), name.get_ref().to_string()),
+                Located::new(value.span(), found),
+            ));
         }
         options.sort_by_key(|(name, _)| name.span().start);
         options

@@ -2,11 +2,11 @@
 
 use super::hosts::{pause, place, plain};
 use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
-use super::reader::{At, Table};
-use super::{Asked, Instruments, MOST_PAIRS, Sections};
-use crate::group::{self, Client, Pair};
-use crate::model::{Direction, Host, Pairs, Test, Traffic, Work};
-use crate::window::{DAY, Window};
+use super::reader::{Located, TableReader};
+use super::{DeclaredTest, Instruments, MAX_PAIRS, Sections};
+use crate::group::{self, HostPair, StartingEnd};
+use crate::model::{Host, Measurement, MonitoredTest, SendingHosts, TestPairs, Traffic};
+use crate::window::{DAY, TimeWindow};
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::time::SECOND;
@@ -26,10 +26,15 @@ struct Context<'a, 'b> {
     around: Span,
 }
 
-pub fn tests(file: &Sections<'_>, hosts: &[Host], instruments: &dyn Instruments, around: Span) -> Vec<Test> {
+pub fn tests(
+    file: &Sections<'_>,
+    hosts: &[Host],
+    instruments: &dyn Instruments,
+    around: Span,
+) -> Vec<MonitoredTest> {
     let context = Context { file, hosts, instruments, around };
     let groups = context.groups();
-    let mut tests: Vec<Test> = Vec::new();
+    let mut tests: Vec<MonitoredTest> = Vec::new();
     let named = file.tables(&TEST).into_iter().map(|table| (context.test(&table, &groups), table));
     let pings = file.tables(&PING).into_iter().map(|table| (context.ping(&table), table));
     for (test, table) in named.chain(pings) {
@@ -38,8 +43,8 @@ pub fn tests(file: &Sections<'_>, hosts: &[Host], instruments: &dyn Instruments,
             table.fault("name", format!("there is a test '{}' already", test.name.escape_debug()));
         }
         tests.push(test);
-        if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MOST_PAIRS {
-            table.fault("name", format!("these are more than {MOST_PAIRS} pairs of hosts in all"));
+        if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MAX_PAIRS {
+            table.fault("name", format!("these are more than {MAX_PAIRS} pairs of hosts in all"));
             break;
         }
     }
@@ -52,7 +57,7 @@ pub fn tests(file: &Sections<'_>, hosts: &[Host], instruments: &dyn Instruments,
 }
 
 impl Context<'_, '_> {
-    fn host(&self, name: &At<String>) -> Option<u32> {
+    fn host(&self, name: &Located<String>) -> Option<u32> {
         if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
             return Some(place as u32);
         }
@@ -65,7 +70,7 @@ impl Context<'_, '_> {
     }
 
     /// The hosts of a list; a host that is there twice is a fault.
-    fn hosts(&self, names: &[At<String>]) -> Vec<u32> {
+    fn hosts(&self, names: &[Located<String>]) -> Vec<u32> {
         let mut list: Vec<u32> = Vec::new();
         let mut known = vec![false; self.hosts.len()];
         for name in names {
@@ -80,7 +85,7 @@ impl Context<'_, '_> {
     }
 
     /// The hosts under `key`, or all.
-    fn hosts_or_all(&self, table: &Table<'_>, key: &str) -> Vec<u32> {
+    fn hosts_or_all(&self, table: &TableReader<'_>, key: &str) -> Vec<u32> {
         match table.texts(key) {
             Some(names) => self.hosts(&names),
             None => (0..self.hosts.len() as u32).collect(),
@@ -100,7 +105,7 @@ impl Context<'_, '_> {
         groups
     }
 
-    fn pairs(&self, table: &Table<'_>) -> Vec<(u32, u32)> {
+    fn pairs(&self, table: &TableReader<'_>) -> Vec<(u32, u32)> {
         let kinds = ["mesh", "star", "pairs", "disjoint"];
         let Some(kind) = table.needed("kind", "kind = \"mesh\", \"star\", \"pairs\" or \"disjoint\"") else {
             return Vec::new();
@@ -135,10 +140,12 @@ impl Context<'_, '_> {
             },
             "disjoint" => match table.lists("lists") {
                 Some(lists) => {
-                    let all: Vec<At<String>> = lists.iter().flat_map(At::get_ref).cloned().collect();
+                    let all: Vec<Located<String>> =
+                        lists.iter().flat_map(Located::get_ref).cloned().collect();
                     self.hosts(&all);
-                    let place = |name: &At<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
-                    let places = |list: &At<Vec<At<String>>>| -> Vec<u32> {
+                    let place =
+                        |name: &Located<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
+                    let places = |list: &Located<Vec<Located<String>>>| -> Vec<u32> {
                         list.get_ref().iter().filter_map(place).map(|k| k as u32).collect()
                     };
                     group::disjoint(&lists.iter().map(places).collect::<Vec<_>>())
@@ -165,7 +172,7 @@ impl Context<'_, '_> {
         pairs
     }
 
-    fn listed(&self, lists: &[At<Vec<At<String>>>]) -> Vec<(u32, u32)> {
+    fn listed(&self, lists: &[Located<Vec<Located<String>>>]) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         for list in lists {
             let [first, second] = &list.get_ref()[..] else {
@@ -184,7 +191,7 @@ impl Context<'_, '_> {
         pairs
     }
 
-    fn test(&self, table: &Table<'_>, groups: &[Group]) -> Option<Test> {
+    fn test(&self, table: &TableReader<'_>, groups: &[Group]) -> Option<MonitoredTest> {
         let name = self.name(table);
         let pairs: Vec<(u32, u32)> = match table.text("group") {
             Some(wanted) => match groups.iter().find(|g| g.name == *wanted.get_ref()) {
@@ -233,19 +240,27 @@ impl Context<'_, '_> {
             self,
             table,
             "direction",
-            &[("both", Direction::Both), ("forward", Direction::Forward), ("backward", Direction::Backward)],
+            &[
+                ("both", SendingHosts::Both),
+                ("forward", SendingHosts::Forward),
+                ("backward", SendingHosts::Backward),
+            ],
         );
         let client = word(
             self,
             table,
             "client",
-            &[("balanced", Client::Balanced), ("first", Client::First), ("second", Client::Second)],
+            &[
+                ("balanced", StartingEnd::Balanced),
+                ("first", StartingEnd::First),
+                ("second", StartingEnd::Second),
+            ],
         );
         let list = group::choose_clients(&pairs, self.hosts.len(), client);
-        self.scheduled(table, name?, Pairs { list, targets: Vec::new() }, instrument, direction)
+        self.scheduled(table, name?, TestPairs { list, targets: Vec::new() }, instrument, direction)
     }
 
-    fn ping(&self, table: &Table<'_>) -> Option<Test> {
+    fn ping(&self, table: &TableReader<'_>) -> Option<MonitoredTest> {
         let name = self.name(table);
         let targets = match table.texts("targets") {
             Some(targets) if targets.is_empty() => {
@@ -269,14 +284,14 @@ impl Context<'_, '_> {
         let first = self.hosts.len() as u32;
         let ends = first..first + targets.len() as u32;
         let pair = |host: u32| {
-            ends.clone().map(move |target| Pair { first: host, second: target, first_is_client: true })
+            ends.clone().map(move |target| HostPair { first: host, second: target, first_is_client: true })
         };
         let list = from.iter().flat_map(|host| pair(*host)).collect();
-        let pairs = Pairs { list, targets: targets.into_iter().map(At::into_inner).collect() };
-        self.scheduled(table, name?, pairs, self.instruments.ping().to_owned(), Direction::Both)
+        let pairs = TestPairs { list, targets: targets.into_iter().map(Located::into_inner).collect() };
+        self.scheduled(table, name?, pairs, self.instruments.ping().to_owned(), SendingHosts::Both)
     }
 
-    fn name(&self, table: &Table<'_>) -> Option<String> {
+    fn name(&self, table: &TableReader<'_>) -> Option<String> {
         let name = table.needed("name", "name = \"delay\"")?;
         if name.get_ref().contains(|c: char| c.is_control() || c == '/') {
             table.fault("name", "a name is one line, without '/'");
@@ -287,20 +302,20 @@ impl Context<'_, '_> {
     /// What both sections have in common.
     fn scheduled(
         &self,
-        table: &Table<'_>,
+        table: &TableReader<'_>,
         name: String,
-        pairs: Pairs,
+        pairs: TestPairs,
         instrument: String,
-        direction: Direction,
-    ) -> Option<Test> {
-        let duration = table.quantity("for", quantity::duration).map(At::into_inner);
-        let spread = table.quantity("spread", pause).map_or(Span::ZERO, At::into_inner);
+        direction: SendingHosts,
+    ) -> Option<MonitoredTest> {
+        let duration = table.quantity("for", quantity::duration).map(Located::into_inner);
+        let spread = table.quantity("spread", pause).map_or(Span::ZERO, Located::into_inner);
         let window = window(self, table);
         let profiles: Vec<String> =
-            table.texts("profile").unwrap_or_default().into_iter().map(At::into_inner).collect();
+            table.texts("profile").unwrap_or_default().into_iter().map(Located::into_inner).collect();
         let given = table.options("options");
-        let work = Work { instrument, profiles, options: plain(&given), duration, direction };
-        let asked = Asked {
+        let work = Measurement { instrument, profiles, options: plain(&given), duration, direction };
+        let asked = DeclaredTest {
             instrument: &work.instrument,
             profiles: &work.profiles,
             options: &work.options,
@@ -331,11 +346,11 @@ impl Context<'_, '_> {
             );
         }
         self.rates(table, &pairs, &traffic);
-        Some(Test { name, pairs, work, traffic, every, window, spread })
+        Some(MonitoredTest { name, pairs, work, traffic, every, window, spread })
     }
 
     /// Names hosts whose bandwidth is too small for a single test.
-    fn rates(&self, table: &Table<'_>, pairs: &Pairs, traffic: &Traffic) {
+    fn rates(&self, table: &TableReader<'_>, pairs: &TestPairs, traffic: &Traffic) {
         let rate = traffic.forward.rate.max(traffic.backward.rate);
         let mut told = vec![false; self.hosts.len()];
         for end in pairs.list.iter().flat_map(|pair| [pair.first, pair.second]) {
@@ -358,7 +373,7 @@ impl Context<'_, '_> {
 }
 
 /// The time under `every`: one that divides a day, `least` ns or more.
-pub fn period(table: &Table<'_>, least: i64) -> Option<Span> {
+pub fn period(table: &TableReader<'_>, least: i64) -> Option<Span> {
     if !table.has("every") {
         table.missing("every", "every = \"5min\"");
         return None;
@@ -380,7 +395,7 @@ pub fn period(table: &Table<'_>, least: i64) -> Option<Span> {
 }
 
 /// One of some words; the first if none is given.
-fn word<T: Copy>(context: &Context<'_, '_>, table: &Table<'_>, key: &str, words: &[(&str, T)]) -> T {
+fn word<T: Copy>(context: &Context<'_, '_>, table: &TableReader<'_>, key: &str, words: &[(&str, T)]) -> T {
     let Some(given) = table.text(key) else { return words[0].1 };
     if let Some((_, meaning)) = words.iter().find(|(word, _)| word == given.get_ref()) {
         return *meaning;
@@ -394,17 +409,17 @@ fn word<T: Copy>(context: &Context<'_, '_>, table: &Table<'_>, key: &str, words:
     words[0].1
 }
 
-fn window(context: &Context<'_, '_>, table: &Table<'_>) -> Window {
-    let mut window = Window::default();
-    let mut add = |key: &str, add: fn(&mut Window, &str) -> Result<(), String>| {
+fn window(context: &Context<'_, '_>, table: &TableReader<'_>) -> TimeWindow {
+    let mut window = TimeWindow::default();
+    let mut add = |key: &str, add: fn(&mut TimeWindow, &str) -> Result<(), String>| {
         for text in table.texts(key).unwrap_or_default() {
             if let Err(message) = add(&mut window, text.get_ref()) {
                 context.file.faults.add(&text.span(), message);
             }
         }
     };
-    add("days", Window::add_days);
-    add("hours", Window::add_hours);
+    add("days", TimeWindow::add_days);
+    add("hours", TimeWindow::add_hours);
     window
 }
 

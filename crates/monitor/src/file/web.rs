@@ -2,16 +2,16 @@
 
 use super::Sections;
 use super::keys::{WEB, choose};
-use super::reader::{At, Table};
+use super::reader::{Located, TableReader};
 use crate::model::{Host, Readers, RunRules, WebRules};
 use jitlat_core::quantity;
 
 /// What the file says about the page; `None`: no host has one.
 pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     let table = file.table(&WEB)?;
-    let listen = table.quantity("listen", quantity::listen).map_or((None, None), At::into_inner);
+    let listen = table.quantity("listen", quantity::listen).map_or((None, None), Located::into_inner);
     let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
-    let place = |name: At<String>| {
+    let place = |name: Located<String>| {
         let found = names.iter().position(|known| known == name.get_ref());
         if found.is_none() {
             let meant = choose(name.get_ref(), &names);
@@ -45,7 +45,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
 }
 
 /// What the file says about running tests from the page; `None`: nobody can.
-fn run(table: &Table<'_>, readers: &Readers) -> Option<RunRules> {
+fn run(table: &TableReader<'_>, readers: &Readers) -> Option<RunRules> {
     let positive = |key| {
         let number = table.number(key);
         if number == Some(0) {
@@ -55,8 +55,8 @@ fn run(table: &Table<'_>, readers: &Readers) -> Option<RunRules> {
     };
     let rules = RunRules {
         token: table.needed_if_there("run-token-file", "run-token-file = \"run.token\""),
-        longest: table.quantity("run-longest", quantity::duration).map(At::into_inner),
-        rate: table.quantity("run-rate", quantity::bit_rate).map(At::into_inner),
+        longest: table.quantity("run-longest", quantity::duration).map(Located::into_inner),
+        rate: table.quantity("run-rate", quantity::bit_rate).map(Located::into_inner),
         at_once: positive("run-at-once"),
         per_hour: positive("run-per-hour"),
     };

@@ -4,18 +4,18 @@ use super::collect::ArchiveShelf;
 use super::{Equipment, ServerKeys};
 use crate::Model;
 use crate::model::{CollectorRules, KeySource};
-use anyhow::{Context, Result, ensure};
+use crate::runtime::error::{Context, MonitorError, Result, bail};
 use jitlat_instruments::serve::{CollectService, Serve, Serving};
 use jitlat_net::key_file;
 use jitlat_net::push::PushService;
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::{info, warn};
 
 /// The key that `host` proves at others; `None` if it has none.
-pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<Key>> {
+pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<PresharedKey>> {
     let source = model.hosts[host].key.as_ref().or(model.serve.key.as_ref());
     source.map(|source| key(source, folder)).transpose()
 }
@@ -29,21 +29,25 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     let name = path.display();
     let mode =
         std::fs::metadata(path).with_context(|| format!("reading {name}"))?.permissions().mode() & 0o777;
-    ensure!(
-        mode & 0o077 == 0,
-        "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
-    );
+    if mode & 0o077 != 0 {
+        bail!(
+            "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
+        );
+    }
     Ok(())
 }
 
-fn key(source: &KeySource, folder: &Path) -> Result<Key> {
+fn key(source: &KeySource, folder: &Path) -> Result<PresharedKey> {
     match source {
         KeySource::File(name) => {
             let path = folder.join(name);
             let contents = key_file::read(&path)?;
-            Key::from_file_contents(&contents).with_context(|| format!("the key file {}", path.display()))
+            PresharedKey::from_file_contents(&contents)
+                .with_context(|| format!("the key file {}", path.display()))
         }
-        KeySource::Text(text) => Key::from_file_contents(text.as_bytes()).context("the key in the file"),
+        KeySource::Text(text) => {
+            PresharedKey::from_file_contents(text.as_bytes()).context("the key in the file")
+        }
     }
 }
 
@@ -109,12 +113,12 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
             keys.hosts.push((other.name.clone(), key(source, folder)?, captures));
         }
     }
-    equipment.server(&model.serve.options, keys)
+    equipment.server(&model.serve.options, keys).map_err(MonitorError::Server)
 }
 
 /// The collector that `rules` make of this host.
 fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
-    let mut keys = Keys::default();
+    let mut keys = PresharedKeys::default();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
         // The file is refused if one has none.
         if let Some(source) = &host.key {

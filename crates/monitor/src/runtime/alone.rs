@@ -1,10 +1,10 @@
-//! [`Alone`]: tests that `jitlat web --run` makes, beside no timetable.
+//! [`StandaloneRunner`]: tests that `jitlat web --run` makes, beside no timetable.
 
 use super::Equipment;
-use super::on_demand::{Demand, Place, profiles};
+use super::on_demand::{DemandedTest, TestPlacement, profiles};
 use jitlat_archive::Archive;
-use jitlat_proto::jitlat::Key;
-use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_web::{HostOffer, Planned, RunFeed, RunOffer, RunRefusal, RunRequest, Runner};
 use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tracing::debug;
 
 /// Makes tests with the hosts of a list, or with those that the archive knows.
 #[derive(Debug)]
-pub struct Alone {
+pub struct StandaloneRunner {
     /// What tests are made with.
     pub equipment: Arc<dyn Equipment>,
     /// Where results go.
@@ -21,30 +21,30 @@ pub struct Alone {
     /// The far hosts that are allowed; empty: those of the archive.
     pub hosts: Vec<String>,
     /// What this host proves to servers; `None`: nothing.
-    pub key: Option<Key>,
+    pub key: Option<PresharedKey>,
 }
 
-impl Runner for Alone {
-    fn offer(&self, archive: &Archive) -> Result<Offer, jitlat_archive::Error> {
+impl Runner for StandaloneRunner {
+    fn offer(&self, archive: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let named =
             |name: &String| HostOffer { name: name.clone(), address: name.clone(), only_answers: false };
         let hosts =
             if self.hosts.is_empty() { known(archive)? } else { self.hosts.iter().map(named).collect() };
-        Ok(Offer { from: own_name(), hosts, tests: Demand::offered(), profiles: profiles() })
+        Ok(RunOffer { from: own_name(), hosts, tests: DemandedTest::offered(), profiles: profiles() })
     }
 
-    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
-        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
-        let demand = Demand::of(wish, host, &*self.equipment)?;
+    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
         let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
         debug!("page: test {} with {} starts", feed.id(), host.address);
         let thread = std::thread::Builder::new().name(format!("test {}", feed.id()));
         let run = move || {
-            let place = Place {
+            let place = TestPlacement {
                 from: &own_name(),
                 host: &host.name,
                 address: &host.address,
@@ -57,7 +57,7 @@ impl Runner for Alone {
         thread
             .spawn(run)
             .map(drop)
-            .map_err(|e| Refusal::Busy(format!("no thread for it can be started: {e}")))
+            .map_err(|e| RunRefusal::Busy(format!("no thread for it can be started: {e}")))
     }
 }
 
@@ -67,7 +67,7 @@ fn own_name() -> String {
 }
 
 /// Hosts that sent or received in a test of the archive, by name.
-fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::Error> {
+fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::ArchiveError> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for newest in archive.newest()? {
         let ends = [(newest.stream.src, newest.src_name), (newest.stream.dst, newest.dst_name)];

@@ -3,12 +3,14 @@
 //! Each host has a thread of the server, which unpacks, compares and analyses its tests; one thread enters what all of them have, as much at a time as
 //! there is. Only what was entered is settled.
 
-use anyhow::{Context, Result};
-use jitlat_archive::{Added, Archive, Arrived, Error, Incoming, MOST_INCOMING, Prepared, Unfit};
+use crate::runtime::error::{Context, Result};
+use jitlat_archive::{
+    AddOutcome, Archive, ArchiveError, Arrived, IncomingLog, MAX_LOG_BYTES, PreparedTest, Unfit,
+};
 use jitlat_core::{Session, Span};
 use jitlat_net::pace;
-use jitlat_net::push::{Answer, Intake, Shelf};
-use jitlat_proto::push::{About, Offer, Outcome, Reason, State};
+use jitlat_net::push::{PushIntake, PushReply, Shelf};
+use jitlat_proto::push::{About, PushOffer, PushOutcome, PushRefusal, SpoolState};
 use jitlat_store::log::LogReader;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -22,36 +24,36 @@ use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
 /// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
-const WANTED: u64 = 2 << 20;
+const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
 /// Most tests that are entered at a time.
-const BATCH: usize = 128;
+const MAX_TESTS_PER_BATCH: usize = 128;
 /// Tests that are analysed at a time: the others wait, and take no memory for it.
-const AT_A_TIME: usize = 2;
+const MAX_CONCURRENT_ANALYSES: usize = 2;
 /// How long a host waits for a place among the tests to be entered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often what a host says of itself goes into the archive.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a host is to wait when the disk is full, and when the archive fails.
-const PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
+const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 
 /// What became of a test in the archive, or why nothing is taken for now.
-type Taken = Result<Outcome, (Reason, String, Span)>;
+type IntakeResult = Result<PushOutcome, (PushRefusal, String, Span)>;
 
 /// A test on its way into the archive.
-struct Job {
+struct IntakeJob {
     number: u64,
-    test: Prepared,
-    to: Sender<(u64, Taken)>,
-    entering: Entering,
+    test: PreparedTest,
+    to: Sender<(u64, IntakeResult)>,
+    entering: PendingLog,
 }
 
 /// A log that has come and is not yet in the archive; it is, or will not be, when this is dropped.
-struct Entering {
-    shared: Arc<Shared>,
+struct PendingLog {
+    shared: Arc<CollectorState>,
     hash: u128,
 }
 
-impl Drop for Entering {
+impl Drop for PendingLog {
     fn drop(&mut self) {
         self.shared.entering().remove(&self.hash);
     }
@@ -60,17 +62,17 @@ impl Drop for Entering {
 /// The archive of a collector.
 #[derive(Debug)]
 pub struct ArchiveShelf {
-    shared: Arc<Shared>,
+    shared: Arc<CollectorState>,
     writer: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CollectorState {
     root: PathBuf,
-    hosts: Hosts,
+    hosts: HostNames,
     /// Checksums of logs that have come and are not yet in the archive. A host that connects again may offer them again.
     entering: Mutex<BTreeSet<u128>>,
-    jobs: Mutex<Option<SyncSender<Job>>>,
+    jobs: Mutex<Option<SyncSender<IntakeJob>>>,
     /// Places for analyses, and who waits for one.
     places: Mutex<usize>,
     free: Condvar,
@@ -85,13 +87,13 @@ impl ArchiveShelf {
     /// their addresses or names to look up.
     pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
-        let (jobs, waiting) = mpsc::sync_channel(BATCH);
-        let shared = Arc::new(Shared {
+        let (jobs, waiting) = mpsc::sync_channel(MAX_TESTS_PER_BATCH);
+        let shared = Arc::new(CollectorState {
             root: root.to_owned(),
-            hosts: Hosts { named: hosts.collect(), by_address: OnceLock::new() },
+            hosts: HostNames { named: hosts.collect(), by_address: OnceLock::new() },
             entering: Mutex::default(),
             jobs: Mutex::new(Some(jobs)),
-            places: Mutex::new(AT_A_TIME),
+            places: Mutex::new(MAX_CONCURRENT_ANALYSES),
             free: Condvar::new(),
             long: Mutex::new(()),
             failing: AtomicBool::new(false),
@@ -115,14 +117,14 @@ impl Drop for ArchiveShelf {
 
 /// The hosts of the file, by which a test that is not the pusher's is recognised.
 #[derive(Debug)]
-struct Hosts {
+struct HostNames {
     /// Address of each, or a name to look up.
     named: BTreeMap<String, String>,
     /// Names of the hosts that have an address; looked up when the first test arrives.
     by_address: OnceLock<BTreeMap<IpAddr, BTreeSet<String>>>,
 }
 
-impl Hosts {
+impl HostNames {
     /// The other host of the file that `tags` name as the one that started a test; `None` if there is none.
     fn other_client<'a>(&self, host: &str, tags: &'a [(String, String)]) -> Option<&'a str> {
         let mut clients = tags.iter().filter(|(key, _)| key == "client").map(|(_, client)| client.as_str());
@@ -164,14 +166,14 @@ impl Hosts {
 }
 
 /// Gives `job` to the thread that enters tests, once that has room for it. Its host gets a message before it takes the silence for the end.
-fn queue(jobs: &SyncSender<Job>, mut job: Job) -> Result<(), (Reason, &'static str)> {
+fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRefusal, &'static str)> {
     let begun = Instant::now();
     loop {
         match jobs.try_send(job) {
             Ok(()) => return Ok(()),
-            Err(TrySendError::Disconnected(_)) => return Err((Reason::Stopping, "")),
-            Err(TrySendError::Full(_)) if begun.elapsed() >= PATIENCE => {
-                return Err((Reason::Busy, "its archive is busy"));
+            Err(TrySendError::Disconnected(_)) => return Err((PushRefusal::Stopping, "")),
+            Err(TrySendError::Full(_)) if begun.elapsed() >= QUEUE_TIMEOUT => {
+                return Err((PushRefusal::Busy, "its archive is busy"));
             }
             Err(TrySendError::Full(back)) => job = back,
         }
@@ -180,14 +182,14 @@ fn queue(jobs: &SyncSender<Job>, mut job: Job) -> Result<(), (Reason, &'static s
 }
 
 /// Enters what comes, as much at a time as there is.
-fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
+fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
-        batch.extend(jobs.try_iter().take(BATCH - 1));
+        batch.extend(jobs.try_iter().take(MAX_TESTS_PER_BATCH - 1));
         let mut answers = Vec::with_capacity(batch.len());
         let mut tests = Vec::with_capacity(batch.len());
         let mut all_entering = Vec::with_capacity(batch.len());
-        for Job { number, test, to, entering } in batch {
+        for IntakeJob { number, test, to, entering } in batch {
             answers.push((number, to));
             tests.push(test);
             all_entering.push(entering);
@@ -202,14 +204,16 @@ fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
 }
 
 /// Enters all of `tests`; of each what became of it.
-fn enter_batch(archive: &Archive, tests: &mut [Prepared], shared: &Shared) -> Vec<Taken> {
+fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &CollectorState) -> Vec<IntakeResult> {
     match archive.add_all(tests) {
         Ok(added) => {
             shared.works();
             added.into_iter().map(|added| Ok(outcome(added))).collect()
         }
         // No test can be entered for now.
-        Err(e @ (Error::Io { .. } | Error::Busy { .. })) => vec![Err(shared.fails(&e)); tests.len()],
+        Err(e @ (ArchiveError::Io { .. } | ArchiveError::Busy { .. })) => {
+            vec![Err(shared.fails(&e)); tests.len()]
+        }
         // One of them cannot, say where a roll-up is damaged: those of other hosts are entered all the same.
         Err(_) if tests.len() > 1 => {
             tests.chunks_mut(1).flat_map(|one| enter_batch(archive, one, shared)).collect()
@@ -218,25 +222,29 @@ fn enter_batch(archive: &Archive, tests: &mut [Prepared], shared: &Shared) -> Ve
     }
 }
 
-fn outcome(added: Result<Added, Error>) -> Outcome {
+fn outcome(added: Result<AddOutcome, ArchiveError>) -> PushOutcome {
     match added {
-        Ok(Added::New(_)) => Outcome::Stored,
-        Ok(Added::Known(_)) => Outcome::Known,
-        Err(e) => Outcome::Refused(e.to_string()),
+        Ok(AddOutcome::New(_)) => PushOutcome::Stored,
+        Ok(AddOutcome::Known(_)) => PushOutcome::Known,
+        Err(e) => PushOutcome::Refused(e.to_string()),
     }
 }
 
-impl Shared {
+impl CollectorState {
     /// Warns that the archive fails, once; returns the reason that hosts get.
-    fn fails(&self, error: &Error) -> (Reason, String, Span) {
+    fn fails(&self, error: &ArchiveError) -> (PushRefusal, String, Span) {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {
             warn!("the collector takes nothing for now: {error}; hosts that push keep their tests");
         }
         match error {
-            Error::Io { source, .. } if is_full(source) => (Reason::Full, String::new(), PAUSES.0),
-            Error::Busy { .. } => (Reason::Busy, "its archive is busy".to_owned(), PAUSES.1),
-            e => (Reason::Failed, e.to_string(), PAUSES.1),
+            ArchiveError::Io { source, .. } if is_full(source) => {
+                (PushRefusal::Full, String::new(), RETRY_PAUSES.0)
+            }
+            ArchiveError::Busy { .. } => {
+                (PushRefusal::Busy, "its archive is busy".to_owned(), RETRY_PAUSES.1)
+            }
+            e => (PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1),
         }
     }
 
@@ -247,14 +255,14 @@ impl Shared {
     }
 
     /// Enters the log in the file at `path`, one at a time.
-    fn enter_long(&self, path: &Path, about: &About, host: &str) -> Taken {
+    fn enter_long(&self, path: &Path, about: &About, host: &str) -> IntakeResult {
         let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let added = Archive::open_to_write(&self.root)
             .and_then(|archive| archive.add_from_host(path, &about.source, &about.tags, host));
         match added {
-            Err(e @ (Error::Log(_) | Error::Unsuitable { .. } | Error::Impossible(_))) => {
-                Ok(Outcome::Refused(e.to_string()))
-            }
+            Err(
+                e @ (ArchiveError::Log(_) | ArchiveError::Unsuitable { .. } | ArchiveError::Impossible(_)),
+            ) => Ok(PushOutcome::Refused(e.to_string())),
             Err(e) => Err(self.fails(&e)),
             added => Ok(outcome(added)),
         }
@@ -265,20 +273,20 @@ impl Shared {
     }
 
     /// Waits for a place to analyse a test in.
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> AnalysisPermit<'_> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         while *places == 0 {
             places = self.free.wait(places).unwrap_or_else(PoisonError::into_inner);
         }
         *places -= 1;
-        Place(self)
+        AnalysisPermit(self)
     }
 }
 
 /// A place to analyse a test in, which is given back.
-struct Place<'a>(&'a Shared);
+struct AnalysisPermit<'a>(&'a CollectorState);
 
-impl Drop for Place<'_> {
+impl Drop for AnalysisPermit<'_> {
     fn drop(&mut self) {
         *self.0.places.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.free.notify_one();
@@ -290,10 +298,10 @@ fn is_full(error: &std::io::Error) -> bool {
 }
 
 impl Shelf for ArchiveShelf {
-    fn open(&self, host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)> {
+    fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)> {
         let archive = Archive::open_to_write(&self.shared.root).map_err(|e| self.shared.fails(&e))?;
         let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(jobs) = jobs else { return Err((Reason::Stopping, String::new(), PAUSES.1)) };
+        let Some(jobs) = jobs else { return Err((PushRefusal::Stopping, String::new(), RETRY_PAUSES.1)) };
         let (to, results) = mpsc::channel();
         Ok(Box::new(HostIntake {
             host: host.to_owned(),
@@ -318,19 +326,19 @@ impl Shelf for ArchiveShelf {
 struct HostIntake {
     host: String,
     archive: Archive,
-    shared: Arc<Shared>,
-    jobs: SyncSender<Job>,
+    shared: Arc<CollectorState>,
+    jobs: SyncSender<IntakeJob>,
     /// Where what became of them comes from.
-    to: Sender<(u64, Taken)>,
-    results: Receiver<(u64, Taken)>,
+    to: Sender<(u64, IntakeResult)>,
+    results: Receiver<(u64, IntakeResult)>,
     /// Not wanted yet, for want of room.
-    offered: VecDeque<Offer>,
+    offered: VecDeque<PushOffer>,
     /// Wanted, and not settled.
-    wanted: BTreeMap<u64, Offer>,
-    coming: Option<(u64, About, Incoming)>,
-    answers: Vec<Answer>,
+    wanted: BTreeMap<u64, PushOffer>,
+    coming: Option<(u64, About, IncomingLog)>,
+    answers: Vec<PushReply>,
     /// What the host last said of itself, until that is noted; and when something was last noted.
-    state: Option<State>,
+    state: Option<SpoolState>,
     noted: Option<Instant>,
     /// Tests that were refused since something was last noted; and the reason that was last said.
     refused: u64,
@@ -338,9 +346,9 @@ struct HostIntake {
 }
 
 impl HostIntake {
-    fn settle(&mut self, number: u64, outcome: Outcome) {
+    fn settle(&mut self, number: u64, outcome: PushOutcome) {
         self.wanted.remove(&number);
-        if let Outcome::Refused(why) = &outcome {
+        if let PushOutcome::Refused(why) = &outcome {
             self.refused += 1;
             if self.said.as_ref() != Some(why) {
                 warn!("a test of {} is refused: {why}", self.host);
@@ -348,8 +356,8 @@ impl HostIntake {
             }
         }
         match self.answers.last_mut() {
-            Some(Answer::Settled(list)) => list.push((number, outcome)),
-            _ => self.answers.push(Answer::Settled(vec![(number, outcome)])),
+            Some(PushReply::Settled(list)) => list.push((number, outcome)),
+            _ => self.answers.push(PushReply::Settled(vec![(number, outcome)])),
         }
     }
 
@@ -358,21 +366,21 @@ impl HostIntake {
         let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
         let mut want = Vec::new();
         while let Some(next) = self.offered.front().copied()
-            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= WANTED)
+            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= MAX_UNSETTLED_BYTES)
             && !self.shared.entering().contains(&next.hash)
         {
             self.offered.pop_front();
             match self.archive.has(next.hash) {
-                Ok(true) => self.settle(next.number, Outcome::Known),
-                Ok(false) if next.length > MOST_INCOMING => {
-                    self.settle(next.number, Outcome::Refused("it is longer than 1 GiB".to_owned()));
+                Ok(true) => self.settle(next.number, PushOutcome::Known),
+                Ok(false) if next.length > MAX_LOG_BYTES => {
+                    self.settle(next.number, PushOutcome::Refused("it is longer than 1 GiB".to_owned()));
                 }
                 Ok(false) => {
                     bytes = bytes.saturating_add(next.length);
                     want.push(next.number);
                     self.wanted.insert(next.number, next);
                 }
-                Err(Error::Impossible(why)) => self.settle(next.number, Outcome::Refused(why)),
+                Err(ArchiveError::Impossible(why)) => self.settle(next.number, PushOutcome::Refused(why)),
                 Err(e) => {
                     self.fails(&e);
                     break;
@@ -380,7 +388,7 @@ impl HostIntake {
             }
         }
         if !want.is_empty() {
-            self.answers.push(Answer::Want(want));
+            self.answers.push(PushReply::Want(want));
         }
     }
 
@@ -390,15 +398,15 @@ impl HostIntake {
         let (state, refused) = (self.state.take(), std::mem::take(&mut self.refused));
         let state = state.map(|state| (state.waiting, state.dropped));
         if (state.is_some() || refused > 0)
-            && let Err(e) = self.archive.hear_from(&self.host, state, refused)
+            && let Err(e) = self.archive.record_report(&self.host, state, refused)
         {
             self.fails(&e);
         }
     }
 
-    fn fails(&mut self, error: &Error) {
+    fn fails(&mut self, error: &ArchiveError) {
         let (why, said, pause) = self.shared.fails(error);
-        self.answers.push(Answer::Later(why, said, pause));
+        self.answers.push(PushReply::Later(why, said, pause));
     }
 
     fn unfit(&mut self, number: u64, why: Unfit) {
@@ -406,38 +414,38 @@ impl HostIntake {
         match why {
             Unfit::Here(source) => {
                 let path = self.archive.root().join("tmp");
-                self.fails(&Error::Io { doing: "writing in", path, source });
+                self.fails(&ArchiveError::Io { doing: "writing in", path, source });
             }
-            why => self.settle(number, Outcome::Refused(why.to_string())),
+            why => self.settle(number, PushOutcome::Refused(why.to_string())),
         }
     }
 
     /// The outcome of a test with `tags` between the addresses of `session`, if it is not one of this host.
-    fn foreign(&self, tags: &[(String, String)], session: &Session) -> Option<Outcome> {
-        self.shared.hosts.foreign(&self.host, tags, session).map(Outcome::Refused)
+    fn foreign(&self, tags: &[(String, String)], session: &Session) -> Option<PushOutcome> {
+        self.shared.hosts.foreign(&self.host, tags, session).map(PushOutcome::Refused)
     }
 
-    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: Entering) {
+    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: PendingLog) {
         let shared = self.shared.clone();
         let prepared = {
             let _place = shared.place();
-            Prepared::new(text, &about.source, &about.tags)
+            PreparedTest::new(text, &about.source, &about.tags)
         };
         let test = match prepared {
             Ok(test) => test,
-            Err(e) => return self.settle(number, Outcome::Refused(e.to_string())),
+            Err(e) => return self.settle(number, PushOutcome::Refused(e.to_string())),
         };
         if let Some(foreign) = self.foreign(test.tags(), test.session()) {
             return self.settle(number, foreign);
         }
-        let job = Job { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
+        let job = IntakeJob { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
         if let Err((why, said)) = queue(&self.jobs, job) {
-            self.answers.push(Answer::Later(why, said.to_owned(), PAUSES.1));
+            self.answers.push(PushReply::Later(why, said.to_owned(), RETRY_PAUSES.1));
         }
     }
 
     /// A long log, which is read again from its file: by a thread of its own, as its host is to hear meanwhile that this one is still there.
-    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: Entering) {
+    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: PendingLog) {
         // What is no log is refused where it is entered.
         if let Ok(log) = LogReader::open(file.path()) {
             let tags = [&about.tags[..], &log.session().tags].concat();
@@ -454,17 +462,17 @@ impl HostIntake {
             let _ = to.send((number, taken));
         };
         if let Err(e) = std::thread::Builder::new().name("long log".to_owned()).spawn(enter) {
-            self.answers.push(Answer::Later(Reason::Failed, e.to_string(), PAUSES.1));
+            self.answers.push(PushReply::Later(PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1));
         }
     }
 }
 
-impl Intake for HostIntake {
-    fn state(&mut self, state: State) {
+impl PushIntake for HostIntake {
+    fn state(&mut self, state: SpoolState) {
         self.state = Some(state);
     }
 
-    fn offered(&mut self, offers: Vec<Offer>) {
+    fn offered(&mut self, offers: Vec<PushOffer>) {
         self.offered.extend(offers);
     }
 
@@ -472,9 +480,9 @@ impl Intake for HostIntake {
         let Some(offer) = self.wanted.get(&number) else { return };
         if let Some(client) = self.shared.hosts.other_client(&self.host, &about.tags) {
             let why = format!("{} pushes a test of {client}", self.host);
-            return self.settle(number, Outcome::Refused(why));
+            return self.settle(number, PushOutcome::Refused(why));
         }
-        match Incoming::new(&self.archive, offer.hash, offer.length) {
+        match IncomingLog::new(&self.archive, offer.hash, offer.length) {
             Ok(incoming) => self.coming = Some((number, about, incoming)),
             Err(why) => self.unfit(number, why),
         }
@@ -496,7 +504,7 @@ impl Intake for HostIntake {
         match incoming.finish() {
             Ok(arrived) => {
                 self.shared.entering().insert(hash);
-                let entering = Entering { shared: self.shared.clone(), hash };
+                let entering = PendingLog { shared: self.shared.clone(), hash };
                 match arrived {
                     Arrived::Text(text) => self.enter_text(number, &text, &about, entering),
                     Arrived::File(file) => self.enter_file(number, file, about, entering),
@@ -513,14 +521,14 @@ impl Intake for HostIntake {
         }
     }
 
-    fn answers(&mut self) -> Vec<Answer> {
+    fn answers(&mut self) -> Vec<PushReply> {
         while let Ok((number, result)) = self.results.try_recv() {
             match result {
                 Ok(outcome) => self.settle(number, outcome),
-                Err((why, said, pause)) => self.answers.push(Answer::Later(why, said, pause)),
+                Err((why, said, pause)) => self.answers.push(PushReply::Later(why, said, pause)),
             }
         }
-        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
+        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {
             self.note();
         }
         self.want();

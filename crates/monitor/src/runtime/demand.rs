@@ -1,47 +1,47 @@
-//! [`Demands`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
+//! [`RunQueue`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
 //! into a gap of the timetable, and says when, or that there is none.
 
 use super::Equipment;
-use super::on_demand::{Demand, Place, profiles};
+use super::on_demand::{DemandedTest, TestPlacement, profiles};
 use crate::Model;
-use crate::extra::{HORIZON, NoGap};
+use crate::extra::{MAX_WAIT, NoGap};
 use crate::file::text_of;
 use jitlat_archive::Archive;
 use jitlat_net::wake::Waker;
-use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
+use jitlat_web::{HostOffer, Planned, RunFeed, RunOffer, RunRefusal, RunRequest, Runner};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long the thread of the page waits for the monitor, which it wakes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is asked for, on its way to the monitor.
 #[derive(Debug)]
-pub struct Demands {
+pub struct RunQueue {
     equipment: Arc<dyn Equipment>,
     /// The file, and this host's place in it.
     now: Mutex<(Arc<Model>, usize)>,
-    queue: Mutex<Vec<Demanded>>,
+    queue: Mutex<Vec<QueuedRun>>,
     /// Wakes the monitor.
     waker: Waker,
 }
 
 /// A test that somebody asks for.
 #[derive(Debug)]
-pub struct Demanded {
-    pub demand: Demand,
+pub struct QueuedRun {
+    pub demand: DemandedTest,
     pub host: HostOffer,
     pub feed: RunFeed,
     /// Whether it is made.
-    pub answer: SyncSender<Result<(), Refusal>>,
+    pub answer: SyncSender<Result<(), RunRefusal>>,
 }
 
-impl Demands {
+impl RunQueue {
     /// Of the host at this place of the file.
-    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> Demands {
-        Demands { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
+    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> RunQueue {
+        RunQueue { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
     }
 
     /// Follows a new file.
@@ -50,13 +50,13 @@ impl Demands {
     }
 
     /// What was asked for since the last call.
-    pub fn take(&self) -> Vec<Demanded> {
+    pub fn take(&self) -> Vec<QueuedRun> {
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Runner for Demands {
-    fn offer(&self, _: &Archive) -> Result<Offer, jitlat_archive::Error> {
+impl Runner for RunQueue {
+    fn offer(&self, _: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let (model, own) = &*self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let others = model.hosts.iter().enumerate().filter(|(k, _)| k != own).map(|(_, host)| HostOffer {
             name: host.name.clone(),
@@ -70,33 +70,33 @@ impl Runner for Demands {
             only_answers: true,
         });
         let from = model.hosts.get(*own).map_or_else(String::new, |host| host.name.clone());
-        Ok(Offer {
+        Ok(RunOffer {
             from,
             hosts: others.chain(targets).collect(),
-            tests: Demand::offered(),
+            tests: DemandedTest::offered(),
             profiles: profiles(),
         })
     }
 
-    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
-        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
-        let demand = Demand::of(wish, host, &*self.equipment)?;
+    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
-        let demanded = Demanded { demand, host: host.clone(), feed, answer };
+        let demanded = QueuedRun { demand, host: host.clone(), feed, answer };
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(demanded);
         self.waker.wake();
-        answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| {
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
-            Err(Refusal::Busy("the monitor did not answer within 5 s".to_owned()))
+            Err(RunRefusal::Busy("the monitor did not answer within 5 s".to_owned()))
         })
     }
 }
 
-impl Demanded {
+impl QueuedRun {
     /// Whether it is not wanted any more.
     pub fn is_stopped(&self) -> bool {
         self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)
@@ -108,14 +108,14 @@ impl Demanded {
     }
 
     /// Measures it.
-    pub fn measure(self, equipment: &dyn Equipment, place: &Place<'_>) {
+    pub fn measure(self, equipment: &dyn Equipment, place: &TestPlacement<'_>) {
         self.demand.measure(equipment, place, self.feed);
     }
 }
 
 /// Why there is no time for a test.
 pub fn refused(gap: NoGap) -> String {
-    let within = text_of(HORIZON.0);
+    let within = text_of(MAX_WAIT.0);
     match gap {
         NoGap::TooShort(Some(most)) => {
             let most = most.0 / 1_000_000_000;

@@ -1,17 +1,17 @@
 //! [`Equipment`]: what a monitor measures, captures and serves with, made from options of its file.
 
 use super::CaptureSetup;
-use crate::agenda::Failure;
-use crate::file::{Asked, Instruments, Value, Wrong};
-use anyhow::Result;
+use super::error::AnyError;
+use crate::agenda::SlotFailure;
+use crate::file::{DeclaredTest, EntryError, Instruments, OptionValue};
 use jitlat_instruments::passive::{CaptureEnd, PeriodEvent};
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Annotations, Instrument, Stop};
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
 
 /// How a capture ended, or why it could not begin.
-pub type Captured = Result<CaptureEnd, (Failure, String)>;
+pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
 /// What a monitor measures, captures and serves with. The command provides it with the options of its command line, so that a file and
 /// the command line have the same.
@@ -19,8 +19,8 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// A test that is ready to run.
     ///
     /// # Errors
-    /// [`Wrong`], with the option it is about.
-    fn test(&self, asked: &Asked<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
+    /// [`EntryError`], with the option it is about.
+    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
     /// Captures until `stop`; `key` is what this host proves at others.
     ///
@@ -29,16 +29,16 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     fn follow(
         &self,
         setup: &CaptureSetup,
-        key: Option<&Key>,
+        key: Option<&PresharedKey>,
         stop: &Stop,
         each: &mut dyn FnMut(PeriodEvent<'_>),
-    ) -> Captured;
+    ) -> CaptureResult;
 
     /// Settings of the server with these options, which the keys of the hosts open.
     ///
     /// # Errors
     /// What is wrong with the options.
-    fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve>;
+    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError>;
 }
 
 /// Where a test is made, and what is stored with it.
@@ -46,9 +46,9 @@ pub struct TestSite<'a> {
     /// Address of the far end.
     pub address: &'a str,
     /// What this host proves there; `None`: nothing.
-    pub key: Option<&'a Key>,
+    pub key: Option<&'a PresharedKey>,
     /// Options of the far host's server that its clients need.
-    pub of_server: Vec<(String, Value)>,
+    pub of_server: Vec<(String, OptionValue)>,
     /// True if this host is the first of the pair, so that `forward` is what it sends.
     pub is_first: bool,
     /// True if somebody watches while it runs.
@@ -73,7 +73,7 @@ pub struct ServerKeys {
     /// Interfaces that captures of other hosts look at here.
     pub interfaces: Vec<String>,
     /// Name and key of each other host; true: its captures look at this host's interfaces.
-    pub hosts: Vec<(String, Key, bool)>,
+    pub hosts: Vec<(String, PresharedKey, bool)>,
     /// The key of all hosts; `None` if each has its own, or none has one.
-    pub common: Option<Key>,
+    pub common: Option<PresharedKey>,
 }

@@ -3,11 +3,11 @@
 use super::measure::measure;
 use super::{Equipment, TestSite};
 use crate::Model;
-use crate::agenda::{Failure, Job};
-use crate::file::{Asked, Value};
-use crate::model::Test;
+use crate::agenda::{SlotFailure, TestJob};
+use crate::file::{DeclaredTest, OptionValue};
+use crate::model::MonitoredTest;
 use jitlat_instruments::Stop;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ pub struct Task {
     /// The file as it was when the test was due.
     pub model: Arc<Model>,
     /// The test.
-    pub job: Job,
+    pub job: TestJob,
     /// What this host proves at others.
-    pub key: Option<Key>,
+    pub key: Option<PresharedKey>,
     /// Where the result goes; `None`: it is not kept.
     pub archive: Option<PathBuf>,
 }
 
 /// Options of the server of all hosts of a file that their clients have to know.
-pub fn options_of_server(model: &Model) -> Vec<(String, Value)> {
+pub fn options_of_server(model: &Model) -> Vec<(String, OptionValue)> {
     model.serve.options.iter().filter(|(name, _)| name == "control-port").cloned().collect()
 }
 
 impl Task {
     /// The test in the file.
-    pub fn test(&self) -> &Test {
+    pub fn test(&self) -> &MonitoredTest {
         &self.model.tests[self.job.test]
     }
 
@@ -43,7 +43,7 @@ impl Task {
     }
 
     /// Options of the server of all hosts that their clients have to know.
-    pub fn options_of_server(&self) -> Vec<(String, Value)> {
+    pub fn options_of_server(&self) -> Vec<(String, OptionValue)> {
         let given = &self.test().work.options;
         let is_host = (self.job.pair.server() as usize) < self.model.hosts.len();
         let options = if is_host { options_of_server(&self.model) } else { Vec::new() };
@@ -66,9 +66,9 @@ impl Task {
     ///
     /// # Errors
     /// Why there is no result, in words.
-    pub fn measure(&self, stop: &Stop) -> Result<(), (Failure, String)> {
+    pub fn measure(&self, stop: &Stop) -> Result<(), (SlotFailure, String)> {
         let work = &self.test().work;
-        let asked = Asked {
+        let asked = DeclaredTest {
             instrument: &work.instrument,
             profiles: &work.profiles,
             options: &work.options,

@@ -2,7 +2,8 @@
 //!
 //! * [`run()`] – a host of the file at work; [`MonitorSettings`] – which file, host and archive; [`load`] – the file
 //! * [`Equipment`] – what the caller provides: instruments, captures and the server, made from options of the file
-//! * [`Alone`] – tests that people start from a page without a timetable; [`Demand`] – such a test
+//! * [`MonitorError`] – why it cannot start
+//! * [`StandaloneRunner`] – tests that people start from a page without a timetable; [`DemandedTest`] – such a test
 //!
 //! Within it: `job` is one test of the timetable, `measure` makes one, `demand` takes those asked for on the page; `access` has keys and
 //! the server, `page` the page, `own` finds which host this is; `captures` follows interfaces; `push` sends tests to collectors, `collect`
@@ -18,6 +19,7 @@ mod captures;
 mod collect;
 mod demand;
 mod equipment;
+mod error;
 #[cfg(test)]
 #[path = "../../tests/common/mod.rs"]
 mod fake;
@@ -31,8 +33,9 @@ mod run;
 mod watch;
 
 pub use alerts::Print;
-pub use alone::Alone;
-pub use captures::Setup as CaptureSetup;
-pub use equipment::{Captured, Equipment, ServerKeys, TestSite};
-pub use on_demand::Demand;
+pub use alone::StandaloneRunner;
+pub use captures::CaptureSetup;
+pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
+pub use error::{AnyError, MonitorError};
+pub use on_demand::DemandedTest;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};

@@ -2,16 +2,16 @@
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
-use crate::file::{Asked, Value, Wrong};
-use crate::model::{Direction, Flow, Traffic};
+use crate::file::{DeclaredTest, EntryError, OptionValue};
+use crate::model::{OneWayTraffic, SendingHosts, Traffic};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::one_way::ONE_WAY_PROTOCOLS;
 use jitlat_instruments::ping::PROTOCOLS;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use jitlat_verdict::PROFILES;
-use jitlat_web::{HostOffer, Planned, Refusal, RunFeed, TestOffer, Wish};
+use jitlat_web::{HostOffer, Planned, RunFeed, RunRefusal, RunRequest, TestOffer};
 use std::path::Path;
 
 /// The tag of results that were asked for on a page.
@@ -23,29 +23,29 @@ pub fn profiles() -> Vec<(String, String)> {
 }
 
 /// Something that may be measured.
-struct Choice {
+struct MeasurableTest {
     id: String,
     name: String,
     one_way: bool,
-    options: Vec<(String, Value)>,
+    options: Vec<(String, OptionValue)>,
 }
 
-fn choices() -> impl Iterator<Item = Choice> {
-    let own = [("udp", "UDP", false), ("tcp", "TCP", true)].map(|(id, name, tcp)| Choice {
+fn choices() -> impl Iterator<Item = MeasurableTest> {
+    let own = [("udp", "UDP", false), ("tcp", "TCP", true)].map(|(id, name, tcp)| MeasurableTest {
         id: format!("one-way-{id}"),
         name: format!("one way, {name}"),
         one_way: true,
-        options: if tcp { vec![("tcp".to_owned(), Value::Switch(true))] } else { Vec::new() },
+        options: if tcp { vec![("tcp".to_owned(), OptionValue::Switch(true))] } else { Vec::new() },
     });
-    let by = |name: &str| vec![("proto".to_owned(), Value::Text(name.to_owned()))];
+    let by = |name: &str| vec![("proto".to_owned(), OptionValue::Text(name.to_owned()))];
     // The first is jitlat's own.
-    let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| Choice {
+    let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| MeasurableTest {
         id: format!("one-way-{}", p.name),
         name: format!("one way, {}", p.title),
         one_way: true,
         options: by(p.name),
     });
-    let round_trips = PROTOCOLS.iter().map(move |p| Choice {
+    let round_trips = PROTOCOLS.iter().map(move |p| MeasurableTest {
         id: format!("ping-{}", p.name),
         name: format!("round trips, {}", p.title),
         one_way: false,
@@ -56,12 +56,12 @@ fn choices() -> impl Iterator<Item = Choice> {
 
 /// A wish that can be measured.
 #[derive(Clone, Debug)]
-pub struct Demand {
+pub struct DemandedTest {
     instrument: &'static str,
     profiles: Vec<String>,
-    options: Vec<(String, Value)>,
+    options: Vec<(String, OptionValue)>,
     duration: Option<Span>,
-    direction: Direction,
+    direction: SendingHosts,
     /// What it sends.
     pub traffic: Traffic,
     /// In words.
@@ -71,7 +71,7 @@ pub struct Demand {
 /// Fields of a wish with the options they stand for, where both have different names.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
-impl Demand {
+impl DemandedTest {
     /// What may be measured: one way over UDP and TCP, and by every other protocol there is.
     pub fn offered() -> Vec<TestOffer> {
         choices()
@@ -83,8 +83,12 @@ impl Demand {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of(wish: &Wish, host: &HostOffer, equipment: &dyn Equipment) -> Result<Demand, Refusal> {
-        let wrong = |field: &str, why: String| Err(Refusal::Wish(field.to_owned(), why));
+    pub fn of(
+        wish: &RunRequest,
+        host: &HostOffer,
+        equipment: &dyn Equipment,
+    ) -> Result<DemandedTest, RunRefusal> {
+        let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
         let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
         let Some(choice) = found else {
             return wrong("test", format!("there is no test '{}'", wish.test.escape_debug()));
@@ -93,9 +97,9 @@ impl Demand {
             return wrong("test", format!("{} only answers round trips", host.name));
         }
         let direction = match (wish.direction.as_str(), choice.one_way) {
-            ("" | "both", _) => Direction::Both,
-            ("forward", true) => Direction::Forward,
-            ("backward", true) => Direction::Backward,
+            ("" | "both", _) => SendingHosts::Both,
+            ("forward", true) => SendingHosts::Forward,
+            ("backward", true) => SendingHosts::Backward,
             (_, false) => return wrong("direction", "round trips have both directions".to_owned()),
             (other, true) => {
                 let other = other.escape_debug();
@@ -114,10 +118,10 @@ impl Demand {
             let option =
                 OPTIONS.iter().find(|(known, _)| *known == field).map_or(field, |(_, option)| option);
             if !value.trim().is_empty() {
-                options.push((option.to_owned(), Value::Text(value.trim().to_owned())));
+                options.push((option.to_owned(), OptionValue::Text(value.trim().to_owned())));
             }
         }
-        let mut demand = Demand {
+        let mut demand = DemandedTest {
             instrument: if choice.one_way { "one-way" } else { "ping" },
             profiles: Some(wish.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
             options,
@@ -131,8 +135,8 @@ impl Demand {
         Ok(demand)
     }
 
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn asked(&self) -> DeclaredTest<'_> {
+        DeclaredTest {
             instrument: self.instrument,
             profiles: &self.profiles,
             options: &self.options,
@@ -153,7 +157,7 @@ impl Demand {
     }
 
     /// Measures with the host at `address`, and says to `feed` what becomes of it.
-    pub fn measure(&self, equipment: &dyn Equipment, place: &Place<'_>, mut feed: RunFeed) {
+    pub fn measure(&self, equipment: &dyn Equipment, place: &TestPlacement<'_>, mut feed: RunFeed) {
         feed.started();
         let stop = Stop::from(feed.stop());
         let tags = [ASKED, ("client", place.from), ("server", place.host)];
@@ -172,7 +176,7 @@ impl Demand {
 }
 
 /// Where a test is made, and where its result goes.
-pub struct Place<'a> {
+pub struct TestPlacement<'a> {
     /// The name of this host.
     pub from: &'a str,
     /// The name of the far host.
@@ -180,35 +184,36 @@ pub struct Place<'a> {
     /// Where that is.
     pub address: &'a str,
     /// What this host proves there; `None`: nothing.
-    pub key: Option<&'a Key>,
+    pub key: Option<&'a PresharedKey>,
     /// Options of the far host's server that its clients have to know.
-    pub of_server: &'a [(String, Value)],
+    pub of_server: &'a [(String, OptionValue)],
     /// The folder of the archive.
     pub archive: &'a Path,
 }
 
 /// What is wrong with options, by the field that they come from.
-fn refused(wrong: Wrong) -> Refusal {
+fn refused(wrong: EntryError) -> RunRefusal {
     let key = wrong.key.unwrap_or_default();
     let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
-    Refusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
+    RunRefusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
 }
 
 /// How long packets are sent, without the time in which the last ones are awaited.
 fn sending(traffic: &Traffic) -> Span {
-    let of = |flow: &Flow| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
+    let of =
+        |flow: &OneWayTraffic| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
     let longest = of(&traffic.forward).max(of(&traffic.backward));
     // Rates are whole bits: what that leaves of a millisecond is none.
     let milliseconds = (longest + 500_000) / 1_000_000;
     Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
 }
 
-fn about(name: &str, one_way: bool, wish: &Wish, traffic: &Traffic, direction: Direction) -> String {
+fn about(name: &str, one_way: bool, wish: &RunRequest, traffic: &Traffic, direction: SendingHosts) -> String {
     let way = match (one_way, direction) {
         (false, _) => "",
-        (true, Direction::Both) => ", both directions",
-        (true, Direction::Forward) => ", there",
-        (true, Direction::Backward) => ", back",
+        (true, SendingHosts::Both) => ", both directions",
+        (true, SendingHosts::Forward) => ", there",
+        (true, SendingHosts::Backward) => ", back",
     };
     let as_of = if wish.profile.is_empty() { String::new() } else { format!(" as {} sends", wish.profile) };
     let packets = traffic.forward.packets.max(traffic.backward.packets);

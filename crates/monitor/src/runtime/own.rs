@@ -1,7 +1,7 @@
 //! Which host of the file this one is.
 
 use crate::Model;
-use anyhow::{Result, bail};
+use crate::runtime::error::{Result, bail};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use nix::unistd::gethostname;

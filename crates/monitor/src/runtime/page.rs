@@ -1,17 +1,18 @@
 //! The page of this host's archive, beside the tests.
 
-use super::demand::Demands;
+use super::demand::RunQueue;
 use crate::Model;
-use crate::agenda::{Counts, Ending};
+use crate::agenda::{EndingCounts, SlotEnding};
 use crate::model::{Readers, RunRules};
+use crate::runtime::error::{Context, Result, bail};
 use crate::text;
-use anyhow::{Context, Result, bail};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    Access, MonitorNow, MonitorState, PORT, RunLimits, Runs, Settings, SlotsNow, Starters, Token, Web,
+    DEFAULT_PORT, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters,
+    Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -33,7 +34,7 @@ impl RunningPage {
         folder: &Path,
         archive: Option<&Path>,
         state: &Arc<MonitorState>,
-        demands: &Arc<Demands>,
+        demands: &Arc<RunQueue>,
     ) -> Result<Option<RunningPage>> {
         let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
         let Some(archive) = archive else {
@@ -45,12 +46,12 @@ impl RunningPage {
         settings.monitor = Some(state.clone());
         settings.listen = address(rules.listen);
         settings.access = match &rules.readers {
-            Readers::Local => Access::Local,
-            Readers::Proxy => Access::Proxy,
+            Readers::Local => ReadAccess::Local,
+            Readers::Proxy => ReadAccess::Proxy,
             Readers::Token(file) => {
                 let file = folder.join(file);
                 let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
-                Access::Token(token)
+                ReadAccess::Token(token)
             }
         };
         if let Some(rules) = &rules.run {
@@ -75,7 +76,7 @@ impl RunningPage {
 
 /// An address and a port, with the usual ones for what the file leaves out.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
 /// The token in a file.
@@ -84,7 +85,7 @@ fn token(path: &Path) -> Result<Token> {
 }
 
 /// Who may run tests from the page, and how much, by the file.
-fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs> {
+fn runs(rules: &RunRules, folder: &Path, demands: &Arc<RunQueue>) -> Result<PageRuns> {
     let token = |name: &String| {
         let file = folder.join(name);
         token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))
@@ -99,7 +100,7 @@ fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs>
         bits_per_second: rules.rate.unwrap_or(usual.bits_per_second),
         ..usual
     };
-    Ok(Runs { runner: demands.clone(), who: who.map_or(Starters::Local, Starters::Token), limits })
+    Ok(PageRuns { runner: demands.clone(), who: who.map_or(Starters::Local, Starters::Token), limits })
 }
 
 impl Drop for RunningPage {
@@ -127,7 +128,7 @@ pub struct OwnState {
 }
 
 /// Time between two messages to the page.
-const SAY_EVERY: Span = Span::seconds(1);
+const NOTICE_INTERVAL: Span = Span::seconds(1);
 
 impl OwnState {
     /// Of `host`, which starts now.
@@ -141,18 +142,18 @@ impl OwnState {
         &mut self,
         now: SteadyTime,
         running: usize,
-        counts: impl Iterator<Item = (&'a (String, String), &'a Counts)>,
+        counts: impl Iterator<Item = (&'a (String, String), &'a EndingCounts)>,
     ) {
         if running > 0 {
             self.busy = self.busy + (now - self.seen);
         }
         self.seen = now;
-        if self.said.is_some_and(|(at, known)| now - at < SAY_EVERY && known == running) {
+        if self.said.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
             return;
         }
         self.said = Some((now, running));
         let slots = counts.map(|((test, far), counts)| {
-            let lost = counts.all().filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }));
+            let lost = counts.all().filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }));
             SlotsNow {
                 test: test.clone(),
                 far: far.clone(),

@@ -2,14 +2,16 @@
 
 use super::watch::ArchiveWatch;
 use crate::Model;
-use anyhow::Result;
-use jitlat_archive::{Archive, MOST_UNSETTLED, Outgoing, Settled};
+use crate::runtime::error::Result;
+use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, PushResult};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::wake::StopSignal;
 use jitlat_net::{clock, pace};
-use jitlat_proto::jitlat::Key;
-use jitlat_proto::push::{About, MAX_PIECE, Offer, Outcome, Retry, SenderEvent, SenderInput, State};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_proto::push::{
+    About, MAX_PIECE, PushOffer, PushOutcome, Retry, SenderEvent, SenderInput, SpoolState,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,17 +19,17 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
 /// Time after a failure of the archive.
-const PAUSE: Span = Span::seconds(1);
+const RETRY_PAUSE: Span = Span::seconds(1);
 /// Time between two looks at how much waits.
-const BOUND_EVERY: Span = Span::seconds(60);
+const BOUND_INTERVAL: Span = Span::seconds(60);
 /// How long a connection is kept without anything to push.
-const IDLE: Span = Span::seconds(2);
+const IDLE_TIMEOUT: Span = Span::seconds(2);
 /// Time between two reports of this host's state while it pushes.
-const STATE_EVERY: Span = Span::seconds(10);
+const STATE_INTERVAL: Span = Span::seconds(10);
 /// How long a collector may say nothing of what it was offered, while nothing is sent.
-const STALLED: Span = Span::seconds(120);
+const STALL_TIMEOUT: Span = Span::seconds(120);
 /// How long what is under way may take when the monitor ends.
-const TO_END: Span = Span::seconds(3);
+const END_TIMEOUT: Span = Span::seconds(3);
 
 /// Pushes until this is dropped.
 pub struct RunningPushes {
@@ -65,7 +67,7 @@ impl RunningPushes {
         model: &Model,
         host: usize,
         root: Option<&Path>,
-        key: Option<&Key>,
+        key: Option<&PresharedKey>,
     ) -> Result<RunningPushes> {
         let targets = targets(model, host);
         let stop = StopSignal::new()?;
@@ -117,7 +119,7 @@ impl Drop for RunningPushes {
 struct Pusher {
     root: PathBuf,
     target: Target,
-    key: Key,
+    key: PresharedKey,
     retry: Retry,
     /// Since when the collector takes nothing, and why, which was said.
     said: Option<(SteadyTime, String)>,
@@ -128,16 +130,16 @@ struct Pusher {
 }
 
 /// Why a connection ended before all was pushed.
-enum Ended {
+enum PushEnd {
     /// The connection or the collector; how long that wants to be left alone.
     Far(PushFailure, Span),
     /// The archive of this host.
-    Here(jitlat_archive::Error),
+    Here(jitlat_archive::ArchiveError),
 }
 
-impl From<jitlat_archive::Error> for Ended {
-    fn from(e: jitlat_archive::Error) -> Ended {
-        Ended::Here(e)
+impl From<jitlat_archive::ArchiveError> for PushEnd {
+    fn from(e: jitlat_archive::ArchiveError) -> PushEnd {
+        PushEnd::Here(e)
     }
 }
 
@@ -152,12 +154,12 @@ impl Pusher {
                 warn!("pushing to {}: {e}; tried again", self.target.name);
             }
             self.failing = went.is_err();
-            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + PAUSE)));
+            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + RETRY_PAUSE)));
         }
     }
 
     /// Pushes what waits, if it is time to; returns when there is something to do although the archive does not change.
-    fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::Error> {
+    fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::ArchiveError> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
         self.spool.bound(&self.target, &archive, now)?;
@@ -168,9 +170,9 @@ impl Pusher {
         }
         if !self.retry.may_try(now) {
             // How much may wait is looked at meanwhile.
-            return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_EVERY)).min());
+            return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
-        let begun = Session::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
+        let begun = PushSession::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
         let ended = begun.and_then(|mut session| {
             let ended = session.run();
             if session.progress {
@@ -188,9 +190,9 @@ impl Pusher {
                 }
                 self.spool.said = false;
             }
-            Err(Ended::Here(e)) => return Err(e),
-            Err(Ended::Far(..)) if self.stop.is_requested() => {}
-            Err(Ended::Far(why, pause)) => {
+            Err(PushEnd::Here(e)) => return Err(e),
+            Err(PushEnd::Far(..)) if self.stop.is_requested() => {}
+            Err(PushEnd::Far(why, pause)) => {
                 self.retry.failed(now, pause);
                 let (since, before) = self.said.take().map_or((now, None), |(at, why)| (at, Some(why)));
                 let why = why.to_string();
@@ -208,7 +210,7 @@ impl Pusher {
         Ok(Some(clock::steady()))
     }
 
-    fn waiting(&self, archive: &Archive) -> Result<u64, jitlat_archive::Error> {
+    fn waiting(&self, archive: &Archive) -> Result<u64, jitlat_archive::ArchiveError> {
         let all = archive.pushes()?;
         Ok(all.iter().find(|push| push.collector == self.target.name).map_or(0, |push| push.waiting))
     }
@@ -230,8 +232,8 @@ impl Spool {
         target: &Target,
         archive: &Archive,
         now: SteadyTime,
-    ) -> Result<(), jitlat_archive::Error> {
-        if self.looked.is_some_and(|at| now - at < BOUND_EVERY) {
+    ) -> Result<(), jitlat_archive::ArchiveError> {
+        if self.looked.is_some_and(|at| now - at < BOUND_INTERVAL) {
             return Ok(());
         }
         self.looked = Some(now);
@@ -247,7 +249,7 @@ impl Spool {
 }
 
 /// One connection.
-struct Session<'a> {
+struct PushSession<'a> {
     target: &'a Target,
     archive: &'a Archive,
     stop: &'a StopSignal,
@@ -277,17 +279,17 @@ struct Session<'a> {
     progress: bool,
 }
 
-impl<'a> Session<'a> {
+impl<'a> PushSession<'a> {
     fn begin(
         target: &'a Target,
-        key: &Key,
+        key: &PresharedKey,
         archive: &'a Archive,
         stop: &'a StopSignal,
         spool: &'a mut Spool,
-    ) -> Result<Session<'a>, Ended> {
+    ) -> Result<PushSession<'a>, PushEnd> {
         let connection = PushConnection::open(&target.address, target.port, key.clone())
-            .map_err(|why| Ended::Far(why, Span::ZERO))?;
-        Ok(Session {
+            .map_err(|why| PushEnd::Far(why, Span::ZERO))?;
+        Ok(PushSession {
             target,
             archive,
             stop,
@@ -308,7 +310,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn run(&mut self) -> Result<(), Ended> {
+    fn run(&mut self) -> Result<(), PushEnd> {
         let mut piece = vec![0; MAX_PIECE];
         let mut stopped = None;
         loop {
@@ -320,7 +322,7 @@ impl<'a> Session<'a> {
                     self.connection.finish();
                     return Ok(());
                 }
-                Some(SenderEvent::Over(Some(why), pause)) => return Err(Ended::Far(why.into(), pause)),
+                Some(SenderEvent::Over(Some(why), pause)) => return Err(PushEnd::Far(why.into(), pause)),
                 None => {}
             }
             if self.connection.needs_data() {
@@ -330,18 +332,18 @@ impl<'a> Session<'a> {
             if self.open && !self.finishing {
                 self.offer(now)?;
             }
-            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > TO_END {
+            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > END_TIMEOUT {
                 return Ok(());
             }
         }
     }
 
     /// Asks the collector whether it has what was dropped here after it may have been sent.
-    fn ask_for_doubts(&mut self, room: usize, now: SteadyTime) -> Result<(), Ended> {
+    fn ask_for_doubts(&mut self, room: usize, now: SteadyTime) -> Result<(), PushEnd> {
         let doubts = self.archive.push_doubts(&self.target.name)?;
-        let doubts: Vec<Offer> = doubts
+        let doubts: Vec<PushOffer> = doubts
             .into_iter()
-            .map(|(number, hash)| Offer { number: number.unsigned_abs(), hash, length: 0 })
+            .map(|(number, hash)| PushOffer { number: number.unsigned_abs(), hash, length: 0 })
             .filter(|o| !self.offered.contains_key(&o.number) && !self.doubts.contains(&o.number))
             .take(room)
             .collect();
@@ -353,8 +355,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn offer(&mut self, now: SteadyTime) -> Result<(), Ended> {
-        if self.said.is_none_or(|at| now - at >= STATE_EVERY) {
+    fn offer(&mut self, now: SteadyTime) -> Result<(), PushEnd> {
+        if self.said.is_none_or(|at| now - at >= STATE_INTERVAL) {
             self.said = Some(now);
             self.say()?;
         }
@@ -362,8 +364,8 @@ impl<'a> Session<'a> {
         let (room, unsettled) = (machine.room(), machine.unsettled());
         if unsettled > 0 {
             self.used = now;
-            if now - self.moved >= STALLED {
-                return Err(Ended::Far(PushFailure::Stalled, Span::ZERO));
+            if now - self.moved >= STALL_TIMEOUT {
+                return Err(PushEnd::Far(PushFailure::Stalled, Span::ZERO));
             }
         }
         if self.stop.is_requested() {
@@ -374,7 +376,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         // A few at a time would each be asked for on their own.
-        if room < MOST_UNSETTLED / 4 {
+        if room < MAX_UNSETTLED / 4 {
             return Ok(());
         }
         self.spool.bound(self.target, self.archive, now)?;
@@ -383,7 +385,7 @@ impl<'a> Session<'a> {
         let (room, unsettled) = (machine.room(), machine.unsettled());
         let tests = self.archive.to_push(&self.target.name, self.last, room)?;
         if tests.is_empty() {
-            if unsettled == 0 && now - self.used >= IDLE {
+            if unsettled == 0 && now - self.used >= IDLE_TIMEOUT {
                 self.finishing = true;
                 self.say()?;
                 self.connection.give(SenderInput::Finish);
@@ -391,22 +393,23 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         (self.used, self.moved) = (now, now);
-        let offer = |test: &Outgoing| Offer {
+        let offer = |test: &Outgoing| PushOffer {
             number: test.number.unsigned_abs(),
             hash: test.hash,
             length: test.bytes,
         };
-        let offers: Vec<Offer> = tests.iter().map(offer).collect();
+        let offers: Vec<PushOffer> = tests.iter().map(offer).collect();
         self.last = tests.last().map_or(self.last, |test| test.number);
         self.offered.extend(tests.into_iter().map(|test| (test.number.unsigned_abs(), test)));
         self.connection.give(SenderInput::Offer(&offers));
         Ok(())
     }
 
-    fn say(&mut self) -> Result<(), Ended> {
+    fn say(&mut self) -> Result<(), PushEnd> {
         let all = self.archive.pushes()?;
         if let Some(own) = all.iter().find(|push| push.collector == self.target.name) {
-            self.connection.give(SenderInput::State(State { waiting: own.waiting, dropped: own.dropped }));
+            self.connection
+                .give(SenderInput::State(SpoolState { waiting: own.waiting, dropped: own.dropped }));
         }
         Ok(())
     }
@@ -426,7 +429,9 @@ impl<'a> Session<'a> {
             }
             Ok(_) => self.cannot_send(number, "it has too many tags, or too long ones".to_owned()),
             // Whether it was dropped is known when it is settled.
-            Err(jitlat_archive::Error::Pruned(_) | jitlat_archive::Error::NoSuchTest { .. }) => {
+            Err(
+                jitlat_archive::ArchiveError::Pruned(_) | jitlat_archive::ArchiveError::NoSuchTest { .. },
+            ) => {
                 self.connection.give(SenderInput::Gone);
             }
             Err(e) => self.cannot_send(number, e.to_string()),
@@ -468,7 +473,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn settle(&mut self, tests: Vec<(u64, Option<Outcome>)>) -> Result<(), Ended> {
+    fn settle(&mut self, tests: Vec<(u64, Option<PushOutcome>)>) -> Result<(), PushEnd> {
         (self.progress, self.moved) = (true, clock::steady());
         let (mut upto, mut settled) = (0, Vec::with_capacity(tests.len()));
         for (number, outcome) in tests {
@@ -481,15 +486,15 @@ impl<'a> Session<'a> {
             settled.push((
                 signed,
                 match outcome {
-                    Some(Outcome::Stored | Outcome::Known) => Settled::Stored,
-                    Some(Outcome::Refused(why)) => {
+                    Some(PushOutcome::Stored | PushOutcome::Known) => PushResult::Stored,
+                    Some(PushOutcome::Refused(why)) => {
                         if self.refused.as_ref() != Some(&why) {
                             warn!("{}: a test is refused: {why}", self.target.name);
                             self.refused = Some(why.clone());
                         }
-                        Settled::Refused(why)
+                        PushResult::Refused(why)
                     }
-                    None => unreadable.map_or(Settled::Gone, Settled::Refused),
+                    None => unreadable.map_or(PushResult::Gone, PushResult::Refused),
                 },
             ));
         }

@@ -3,28 +3,28 @@
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, Print, RunningAlerts};
 use super::captures::{self, RunningCaptures};
-use super::demand::{Demanded, Demands, refused};
+use super::demand::{QueuedRun, RunQueue, refused};
 use super::job::{Task, options_of_server};
-use super::on_demand::Place;
+use super::on_demand::TestPlacement;
 use super::page::{OwnState, RunningPage};
 use super::push::{self, RunningPushes};
 use super::{Equipment, own};
-use crate::agenda::Counts;
-use crate::agenda::{Failure, Missed, Notice, Order};
-use crate::extra::Step;
+use crate::agenda::EndingCounts;
+use crate::agenda::{AgendaOrder, Missed, Notice, SlotFailure};
+use crate::extra::ExtraStep;
 use crate::file::text_of;
 use crate::file::{keys, read};
 use crate::model::ArchiveRules;
+use crate::runtime::error::{Context, Result, bail, explain};
 use crate::text;
 use crate::{Agenda, Model, Timetable};
-use anyhow::{Context, Result, bail};
-use jitlat_archive::{Archive, Keep, Slots, is_archive};
+use jitlat_archive::{Archive, Retention, SlotFilter, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
-use jitlat_net::wake::{self, Waker};
-use jitlat_proto::jitlat::Key;
-use jitlat_web::Refusal;
+use jitlat_net::wake::{self, StopSignal, Waker};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_web::RunRefusal;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -34,20 +34,20 @@ use std::time::SystemTime;
 use tracing::{debug, error, info, warn};
 
 /// Time between two looks at the file, and at the wall clock, which may have been set.
-const LOOK_AROUND: Span = Span::seconds(2);
+const FILE_CHECK_INTERVAL: Span = Span::seconds(2);
 /// Time between two looks at whether a test that was asked for is still wanted.
-const LOOK_AT_DEMANDS: Span = Span::millis(100);
+const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 /// Time between two looks at what is too old, and at a size that is not to be exceeded.
-const PRUNE_EVERY: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
+const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
 /// Time between two messages that what is removed was not pushed.
-const SAY_DROPS_EVERY: Span = Span::seconds(86_400);
+const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
 /// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
-const TO_END: Span = Span::seconds(10);
+const END_TIMEOUT: Span = Span::seconds(10);
 
-type Measured = Result<(), (Failure, String)>;
+type MeasureResult = Result<(), (SlotFailure, String)>;
 
 /// How the slots of each test with each far host ended, by test and far host.
-pub type SlotCounts = BTreeMap<(String, String), Counts>;
+pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 
 /// What a monitor needs beside its file.
 #[derive(Clone)]
@@ -78,19 +78,32 @@ pub trait Requests: AsFd {
     fn clear(&self);
 }
 
+/// A signal only stops the monitor.
+impl Requests for StopSignal {
+    fn is_stop_requested(&self) -> bool {
+        self.is_requested()
+    }
+
+    fn take_reload(&self) -> bool {
+        false
+    }
+
+    fn clear(&self) {}
+}
+
 /// A test under way.
 struct Thread {
     id: u64,
     stop: Stop,
     /// When it was asked to end; `None`: it was not.
     asked: Option<SteadyTime>,
-    handle: JoinHandle<Measured>,
+    handle: JoinHandle<MeasureResult>,
 }
 
 /// Reports the end of the thread that holds it.
-struct ReportsEnd(u64, Arc<Mutex<Vec<u64>>>, Waker);
+struct TestEndGuard(u64, Arc<Mutex<Vec<u64>>>, Waker);
 
-impl Drop for ReportsEnd {
+impl Drop for TestEndGuard {
     fn drop(&mut self) {
         self.1.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
         self.2.wake();
@@ -103,13 +116,13 @@ struct Monitor<'a> {
     folder: PathBuf,
     host: usize,
     agenda: Agenda,
-    key: Option<Key>,
+    key: Option<PresharedKey>,
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
     /// Tests that are asked for on the page, and those of them that wait for their time.
-    demands: Arc<Demands>,
-    demanded: BTreeMap<u64, Demanded>,
+    demands: Arc<RunQueue>,
+    demanded: BTreeMap<u64, QueuedRun>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
@@ -154,7 +167,7 @@ pub fn run(
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let waker = Waker::new()?;
-    let demands = Arc::new(Demands::new(model.clone(), host, equipment.clone(), waker.clone()));
+    let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
@@ -191,7 +204,7 @@ pub fn run(
             break;
         }
         let asked = requests.take_reload();
-        if asked || now - looked >= LOOK_AROUND {
+        if asked || now - looked >= FILE_CHECK_INTERVAL {
             looked = now;
             let current = version(&args.file);
             if asked || current != seen {
@@ -200,13 +213,13 @@ pub fn run(
             }
         }
         let sized = monitor.agenda.model().archive.size.is_some();
-        let every = if sized { PRUNE_EVERY.1 } else { PRUNE_EVERY.0 };
+        let every = if sized { PRUNE_INTERVALS.1 } else { PRUNE_INTERVALS.0 };
         if pruned.is_none_or(|at| now - at >= every) {
             pruned = Some(now);
             monitor.prune();
         }
         monitor.step();
-        let due = monitor.due().min(looked + LOOK_AROUND);
+        let due = monitor.due().min(looked + FILE_CHECK_INTERVAL);
         wake::wait(&[requests.as_fd(), monitor.waker.as_fd()], ends.into_iter().chain(Some(due)).min());
         requests.clear();
         monitor.waker.clear();
@@ -284,21 +297,21 @@ impl Monitor<'_> {
         let (wall, now) = (clock::wall(), clock::steady());
         for order in self.agenda.poll(wall, now) {
             match order {
-                Order::Start(job) => self.start(Task {
+                AgendaOrder::Start(job) => self.start(Task {
                     equipment: self.settings.equipment.clone(),
                     model: self.agenda.model().clone(),
                     job,
                     key: self.key.clone(),
                     archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
-                Order::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                AgendaOrder::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
             }
         }
         self.extras(wall, now);
         self.collect();
         // Who is still busy with the far host's results long after the end of its slot drops them.
         for thread in &mut self.threads {
-            if thread.asked.is_some_and(|at| now - at >= TO_END) {
+            if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
                 thread.asked = Some(now);
             }
@@ -319,7 +332,7 @@ impl Monitor<'_> {
                     let _ = demanded.answer.send(Ok(()));
                     self.demanded.insert(id, demanded);
                 }
-                Err(gap) => drop(demanded.answer.send(Err(Refusal::Busy(refused(gap))))),
+                Err(gap) => drop(demanded.answer.send(Err(RunRefusal::Busy(refused(gap))))),
             }
         }
         let stopped: Vec<u64> =
@@ -332,14 +345,14 @@ impl Monitor<'_> {
         }
         for step in self.agenda.poll_extras(wall) {
             match step {
-                Step::Start(id) => self.start_extra(id),
-                Step::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
-                Step::Moved(id, start) => {
+                ExtraStep::Start(id) => self.start_extra(id),
+                ExtraStep::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                ExtraStep::Moved(id, start) => {
                     if let Some(demanded) = self.demanded.get(&id) {
                         demanded.feed.waits(start.0);
                     }
                 }
-                Step::Dropped(id, gap) => {
+                ExtraStep::Dropped(id, gap) => {
                     if let Some(demanded) = self.demanded.remove(&id) {
                         demanded.feed.ended(Err(refused(gap)));
                     }
@@ -362,7 +375,7 @@ impl Monitor<'_> {
         let equipment = self.settings.equipment.clone();
         let run = move || {
             let host = demanded.host.clone();
-            let place = Place {
+            let place = TestPlacement {
                 from: &from,
                 host: &host.name,
                 address: &host.address,
@@ -384,8 +397,8 @@ impl Monitor<'_> {
     fn due(&self) -> SteadyTime {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
-        let demands = (!self.demanded.is_empty()).then_some(now + LOOK_AT_DEMANDS);
-        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + TO_END));
+        let demands = (!self.demanded.is_empty()).then_some(now + DEMAND_CHECK_INTERVAL);
+        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + END_TIMEOUT));
         asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
     }
 
@@ -394,9 +407,9 @@ impl Monitor<'_> {
         &mut self,
         id: u64,
         stop: Stop,
-        run: impl FnOnce() -> Measured + Send + 'static,
+        run: impl FnOnce() -> MeasureResult + Send + 'static,
     ) -> std::io::Result<()> {
-        let reports_end = ReportsEnd(id, self.ended.clone(), self.waker.clone());
+        let reports_end = TestEndGuard(id, self.ended.clone(), self.waker.clone());
         let run = move || {
             let _reports_end = reports_end;
             run()
@@ -413,7 +426,7 @@ impl Monitor<'_> {
         let own = stop.clone();
         if let Err(e) = self.spawn(id, stop, move || task.measure(&own)) {
             let why = format!("no thread for it can be started: {e}");
-            self.agenda.ended(id, clock::wall(), Err((Failure::Other, why)));
+            self.agenda.ended(id, clock::wall(), Err((SlotFailure::Other, why)));
         }
     }
 
@@ -429,7 +442,8 @@ impl Monitor<'_> {
         let ids = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let ended: Vec<Thread> = self.threads.extract_if(.., |thread| ids.contains(&thread.id)).collect();
         for thread in ended {
-            let failed = |_| Err((Failure::Other, "its thread failed: a fault of this program".to_owned()));
+            let failed =
+                |_| Err((SlotFailure::Other, "its thread failed: a fault of this program".to_owned()));
             let result = thread.handle.join().unwrap_or_else(failed);
             if self.agenda.end_extra(thread.id) {
                 continue;
@@ -448,7 +462,7 @@ impl Monitor<'_> {
                 text::ending(outcome.ending)
             );
             if let Some(alerts) = &self.alerts {
-                alerts.slot_ended(Slots {
+                alerts.slot_ended(SlotFilter {
                     test: outcome.test,
                     client: self.agenda.model().hosts[self.host].name.clone(),
                     server: outcome.far,
@@ -457,11 +471,16 @@ impl Monitor<'_> {
             }
         }
         for outcome in self.captures.outcomes() {
-            let captures::Outcome { name: test, far: server, ending } = outcome;
+            let captures::PeriodOutcome { name: test, far: server, ending } = outcome;
             debug!("{test} towards {server}: a period {}", text::ending(ending));
             if let Some(alerts) = &self.alerts {
                 let client = self.agenda.model().hosts[self.host].name.clone();
-                alerts.slot_ended(Slots { test, client, server, ending: text::ending(ending).to_owned() });
+                alerts.slot_ended(SlotFilter {
+                    test,
+                    client,
+                    server,
+                    ending: text::ending(ending).to_owned(),
+                });
             }
         }
         for notice in self.agenda.notices() {
@@ -492,10 +511,10 @@ impl Monitor<'_> {
         let new = match load(&self.settings.file, &*self.settings.equipment) {
             Ok(Some(model)) => model,
             Ok(None) => return warn!("{file}: the file as it was before stays in force"),
-            Err(e) => return warn!("{e:#}; the file as it was before stays in force"),
+            Err(e) => return warn!("{}; the file as it was before stays in force", explain(&e)),
         };
         if let Err(e) = self.follow(new) {
-            warn!("{file}: {e:#}; the file as it was before stays in force");
+            warn!("{file}: {}; the file as it was before stays in force", explain(&e));
         }
     }
 
@@ -534,7 +553,7 @@ impl Monitor<'_> {
                         kept_before.as_deref(),
                     )
                     .unwrap_or_else(|again| {
-                        error!("{again:#}");
+                        error!("{}", explain(&again));
                         None
                     });
                     return Err(e);
@@ -546,7 +565,8 @@ impl Monitor<'_> {
             // Two at a time would offer the same.
             self.pushes = None;
             let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
-            self.pushes = pushes.map_err(|e| error!("[[collector]]: {e:#}; nothing is pushed")).ok();
+            self.pushes =
+                pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
         if new.web != old.web || moved {
             // Its port is needed by the next one.
@@ -555,7 +575,7 @@ impl Monitor<'_> {
             let page =
                 RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
             self.page = page.unwrap_or_else(|e| {
-                error!("{e:#}; there is no page");
+                error!("{}; there is no page", explain(&e));
                 None
             });
         }
@@ -607,7 +627,7 @@ impl Monitor<'_> {
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
             if let Err(e) = prune(&root, &rules, &said) {
-                warn!("removing what is old from the archive {}: {e:#}", root.display());
+                warn!("removing what is old from the archive {}: {}", root.display(), explain(&e));
             }
         };
         match thread.spawn(run) {
@@ -627,18 +647,21 @@ impl Monitor<'_> {
         let mut asked = begun;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if now - asked >= TO_END {
+            if now - asked >= END_TIMEOUT {
                 asked = now;
                 self.ask_to_end(now, |_| true);
             }
-            if now - begun >= TO_END.times(3) {
+            if now - begun >= END_TIMEOUT.times(3) {
                 warn!("{} tests did not end, and are left", self.threads.len());
                 break;
             }
             self.collect();
             self.say();
             if !self.threads.is_empty() {
-                wake::wait(&[self.waker.as_fd()], Some((asked + TO_END).min(begun + TO_END.times(3))));
+                wake::wait(
+                    &[self.waker.as_fd()],
+                    Some((asked + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
+                );
                 self.waker.clear();
             }
         }
@@ -674,9 +697,9 @@ fn recover(root: Option<&Path>) -> Result<()> {
 
 /// Applies the rules of the file to an archive; `said`: when it was last said that what is removed was not pushed.
 fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
-    let by_age = rules.packets.map(|days| Keep::Packets { days }).into_iter();
-    let by_age = by_age.chain(rules.tests.map(|days| Keep::Tests { days }));
-    for keep in by_age.chain(rules.size.map(|bytes| Keep::Size { bytes })) {
+    let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
+    let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));
+    for keep in by_age.chain(rules.size.map(|bytes| Retention::Size { bytes })) {
         let archive = Archive::open_to_write(root)?;
         let done = archive.prune(keep, clock::wall())?;
         if done.packets_of + done.tests > 0 {
@@ -687,7 +710,7 @@ fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) ->
         }
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::steady();
-        if done.waited > 0 && said.is_none_or(|at| now - at >= SAY_DROPS_EVERY) {
+        if done.waited > 0 && said.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
             *said = Some(now);
             warn!(
                 "{} tests are removed that waited to be pushed to a collector: they are counted as dropped, as are those that follow",

@@ -1,6 +1,6 @@
 //! [`ArchiveWatch`]: waits until the archive is written.
 
-use jitlat_archive::Changes;
+use jitlat_archive::CatalogueWatch;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
 use jitlat_net::wake::{self, StopSignal, Waker};
@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Least time between two ends of waits, however often the archive is written.
-const INTERVAL: Span = Span::seconds(1);
+const MIN_INTERVAL: Span = Span::seconds(1);
 /// Longest wait where the system cannot watch the archive.
-const UNWATCHED: Span = Span::seconds(5);
+const UNWATCHED_INTERVAL: Span = Span::seconds(5);
 
 /// Waits for writes to an archive, by any process, and for a stop.
 pub struct ArchiveWatch {
     /// `None` if the system cannot watch it.
-    changes: Option<Changes>,
+    changes: Option<CatalogueWatch>,
     stop: StopSignal,
     looked: SteadyTime,
 }
@@ -23,27 +23,32 @@ pub struct ArchiveWatch {
 impl ArchiveWatch {
     /// Watches the archive in the folder `root` from now on; `stop` ends all waits.
     pub fn new(root: &Path, stop: &StopSignal) -> ArchiveWatch {
-        ArchiveWatch { changes: Changes::watch(root).ok(), stop: stop.clone(), looked: clock::steady() }
+        ArchiveWatch {
+            changes: CatalogueWatch::watch(root).ok(),
+            stop: stop.clone(),
+            looked: clock::steady(),
+        }
     }
 
     /// Waits until the archive was written since the last wait, for `waker`, for the stop, or until `deadline`; `None`: without one.
     /// Ends at most once a second unless it is to stop.
     pub fn wait(&mut self, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
-        let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED);
+        let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED_INTERVAL);
         let deadline = deadline.into_iter().chain(looks).min();
         let mut readable = vec![self.stop.as_fd()];
         readable.extend(waker.map(AsFd::as_fd));
         readable.extend(self.changes.as_ref().map(AsFd::as_fd));
         loop {
             wake::wait(&readable, deadline);
-            let woken = waker.is_some_and(Waker::clear) | self.changes.as_ref().is_some_and(Changes::take);
+            let woken =
+                waker.is_some_and(Waker::clear) | self.changes.as_ref().is_some_and(CatalogueWatch::take);
             let due = deadline.is_some_and(|deadline| clock::steady() >= deadline);
             if woken || due || self.stop.is_requested() {
                 break;
             }
         }
-        while !self.stop.is_requested() && clock::steady() < self.looked + INTERVAL {
-            wake::wait(&[self.stop.as_fd()], Some(self.looked + INTERVAL));
+        while !self.stop.is_requested() && clock::steady() < self.looked + MIN_INTERVAL {
+            wake::wait(&[self.stop.as_fd()], Some(self.looked + MIN_INTERVAL));
         }
         self.looked = clock::steady();
     }

@@ -4,8 +4,8 @@
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
 use jitlat_monitor::Model;
-use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong, read};
-use jitlat_monitor::model::{Direction, Flow, Traffic};
+use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, EntryError, Instruments, OptionValue, read};
+use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
 
 pub struct Simple;
 
@@ -19,24 +19,24 @@ impl Instruments for Simple {
     }
 
     /// 50 packets of 126 bytes a second, or of the option `rate` in bit/s.
-    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let duration = asked.duration.unwrap_or(Span::seconds(20));
         let mut rate = 50_400;
         for (name, value) in asked.options {
             match (name.as_str(), value) {
-                ("rate", Value::Text(text)) => rate = quantity::bit_rate(text).unwrap(),
+                ("rate", OptionValue::Text(text)) => rate = quantity::bit_rate(text).unwrap(),
                 _ => {
                     let message = format!("there is no option --{name}");
-                    return Err(Wrong { key: Some(name.clone()), message });
+                    return Err(EntryError { key: Some(name.clone()), message });
                 }
             }
         }
         let bytes = (rate as i128 / 8 * i128::from(duration.0) / i128::from(SECOND)) as u64;
-        let flow = Flow { packets: bytes / 126, bytes, rate };
+        let flow = OneWayTraffic { packets: bytes / 126, bytes, rate };
         let (forward, backward) = match asked.direction {
-            Direction::Both => (flow, flow),
-            Direction::Forward => (flow, Flow::default()),
-            Direction::Backward => (Flow::default(), flow),
+            SendingHosts::Both => (flow, flow),
+            SendingHosts::Forward => (flow, OneWayTraffic::default()),
+            SendingHosts::Backward => (OneWayTraffic::default(), flow),
         };
         Ok(Traffic { duration, forward, backward, recorded: forward.packets + backward.packets })
     }
@@ -45,9 +45,9 @@ impl Instruments for Simple {
         vec![("spp", true), ("tcp", false)]
     }
 
-    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
         match asked.options.iter().find(|(name, _)| name != "only") {
-            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            Some((name, _)) => Err(EntryError { key: Some(name.clone()), message: format!("no --{name}") }),
             None => Ok(()),
         }
     }
@@ -56,9 +56,9 @@ impl Instruments for Simple {
         true
     }
 
-    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError> {
         match options.iter().find(|(name, _)| name != "control-port") {
-            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            Some((name, _)) => Err(EntryError { key: Some(name.clone()), message: format!("no --{name}") }),
             None => Ok(()),
         }
     }

@@ -3,8 +3,8 @@
 use crate::common::model;
 use jitlat_core::{Span, WallTime};
 use jitlat_monitor::Model;
-use jitlat_monitor::alert::machine::Event;
-use jitlat_monitor::alert::{Change, Compared, Decided, Machine, TestResult};
+use jitlat_monitor::alert::machine::AlertEvent;
+use jitlat_monitor::alert::{AlertChange, AlertDecision, AlertMachine, TestComparison, TestResult};
 use jitlat_monitor::window::MONDAY;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -33,20 +33,20 @@ fn result(minute: i64, figure: &str, value: f64) -> TestResult {
 /// A machine with what is kept of it.
 struct Kept {
     model: Model,
-    machine: Machine,
+    machine: AlertMachine,
     states: BTreeMap<String, String>,
-    changes: Vec<Change>,
+    changes: Vec<AlertChange>,
 }
 
 impl Kept {
     fn new(alerts: &str) -> Kept {
         let model = model(&format!("{FILE}{alerts}"));
-        let machine = Machine::new(&model, "a", &BTreeMap::new(), at(0));
+        let machine = AlertMachine::new(&model, "a", &BTreeMap::new(), at(0));
         Kept { model, machine, states: BTreeMap::new(), changes: Vec::new() }
     }
 
     fn keep(&mut self) {
-        let Decided { states, changes } = self.machine.take();
+        let AlertDecision { states, changes } = self.machine.take();
         for (key, state) in states {
             match state {
                 Some(state) => self.states.insert(key, state),
@@ -68,13 +68,13 @@ impl Kept {
 
     /// As after a kill: what was not kept is gone.
     fn restart(&mut self, minute: i64) {
-        self.machine = Machine::new(&self.model, "a", &self.states, at(minute));
+        self.machine = AlertMachine::new(&self.model, "a", &self.states, at(minute));
         self.keep();
     }
 
     /// `+` for each that fired, `-` for each that was resolved, with the minute.
     fn events(&self) -> String {
-        let sign = |c: &Change| if c.event == Event::Resolved { '-' } else { '+' };
+        let sign = |c: &AlertChange| if c.event == AlertEvent::Resolved { '-' } else { '+' };
         let events = self.changes.iter().map(|c| format!("{}{}", sign(c), (c.at - at(0)).0 / MINUTE));
         events.collect::<Vec<_>>().join(" ")
     }
@@ -93,7 +93,7 @@ fn three_of_five_fire_and_what_lies_between_neither_fires_nor_resolves() {
     assert_eq!(kept.events(), "+41 -66");
     let fired = &kept.changes[0];
     assert_eq!(fired.reason, "loss>1% (loss is 3.00%); so or alike in 3 of the last 5 tests");
-    assert_eq!(fired.event, Event::Fired { severity: "warning", since_ns: at(25).0 });
+    assert_eq!(fired.event, AlertEvent::Fired { severity: "warning", since_ns: at(25).0 });
     assert_eq!((fired.subject.src.as_str(), fired.subject.dst.as_str()), ("a", "b"));
     assert_eq!(kept.changes[1].reason, "2 tests in a row were well");
 }
@@ -137,7 +137,7 @@ fn what_is_worse_than_last_week_fires_and_what_is_better_only_changed() {
     let week = Span(7 * 1440 * MINUTE);
     let day = Span(1440 * MINUTE);
     let with = |minute, differs, is_worse| {
-        let compared = Compared { differs, is_worse, sentence: "more".into() };
+        let compared = TestComparison { differs, is_worse, sentence: "more".into() };
         TestResult {
             compared: vec![(week, compared.clone()), (day, compared)],
             ..result(minute, "loss", 0.0)
@@ -202,7 +202,10 @@ fn closed_hours_are_no_silence_and_in_quiet_hours_nothing_begins_to_fire() {
     assert_eq!(kept.changes.len(), 2);
     kept.tick(morning + 120);
     assert_eq!((kept.changes.len(), kept.changes[2].subject.rule.as_str()), (3, "x"));
-    assert_eq!(kept.changes[2].event, Event::Fired { severity: "warning", since_ns: at(morning + 61).0 });
+    assert_eq!(
+        kept.changes[2].event,
+        AlertEvent::Fired { severity: "warning", since_ns: at(morning + 61).0 }
+    );
 }
 
 proptest! {
@@ -231,7 +234,7 @@ proptest! {
         }
         prop_assert_eq!(&steady.changes, &killed.changes);
         for (k, change) in steady.changes.iter().enumerate() {
-            prop_assert_eq!(change.event == Event::Resolved, k % 2 == 1);
+            prop_assert_eq!(change.event == AlertEvent::Resolved, k % 2 == 1);
         }
         // Between two that fire are as many tests as it takes to resolve one and fire the next.
         let fired: Vec<i64> = steady.changes.iter().step_by(2).map(|c| c.at.0).collect();
@@ -243,7 +246,7 @@ proptest! {
     fn kept_states_may_be_anything(key in "\\PC{0,4}\t?\\PC{0,4}\t\\PC{0,4}\t\\PC{0,4}", text in "\\PC{0,40}") {
         let kept = Kept::new("[[alert]]\nname = \"x\"\nif = \"loss>1%\"\n");
         let states = [(key, text.clone()), ("x\tt\ta\tb".to_owned(), text)].into();
-        let mut machine = Machine::new(&kept.model, "a", &states, at(0));
+        let mut machine = AlertMachine::new(&kept.model, "a", &states, at(0));
         machine.judge(&result(0, "loss", 1.0), at(0));
         prop_assert_eq!(machine.take().changes.len(), 1);
     }

@@ -2,8 +2,8 @@
 
 use crate::common::{hosts, model};
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_monitor::agenda::{Ending, Missed, Order};
-use jitlat_monitor::extra::{HORIZON, NoGap, Step};
+use jitlat_monitor::agenda::{AgendaOrder, Missed, SlotEnding};
+use jitlat_monitor::extra::{ExtraStep, MAX_WAIT, NoGap};
 use jitlat_monitor::{Agenda, Model, Timetable};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn is_busy(model: &Model, timetable: &Timetable, ends: &[u32], from: WallTime, t
     timetable.tests.iter().any(|scheduled| {
         let mut p = scheduled.first_from(from - scheduled.slot - model.guard).unwrap_or(0);
         while let Some(begins) = scheduled.begins(p).filter(|at| *at < to) {
-            let own = |pair: &&jitlat_monitor::group::Pair| {
+            let own = |pair: &&jitlat_monitor::group::HostPair| {
                 ends.contains(&pair.first) || ends.contains(&pair.second)
             };
             for pair in scheduled.pairs_of(p).iter().filter(own) {
@@ -54,8 +54,8 @@ fn it_waits_for_a_gap_of_both_hosts_and_ends_before_the_next_slot() {
     );
     assert_eq!(agenda.poll_extras(start - Span(1)), []);
     assert!(agenda.wake().unwrap() <= start);
-    assert_eq!(agenda.poll_extras(start), [Step::Start(id)]);
-    assert_eq!(agenda.poll_extras(start + takes), [Step::Stop(id)]);
+    assert_eq!(agenda.poll_extras(start), [ExtraStep::Start(id)]);
+    assert_eq!(agenda.poll_extras(start + takes), [ExtraStep::Stop(id)]);
     assert_eq!(agenda.poll_extras(start + takes + Span(1)), []);
     assert!(agenda.end_extra(id) && !agenda.end_extra(id));
     // What is too long for every gap is refused, with what would fit.
@@ -64,7 +64,7 @@ fn it_waits_for_a_gap_of_both_hosts_and_ends_before_the_next_slot() {
     };
     assert!(most < Span::seconds(110), "{most:?}");
     let (_, start) = agenda.add_extra(Some("h1"), most, begins).unwrap();
-    assert!(start - begins <= HORIZON);
+    assert!(start - begins <= MAX_WAIT);
     assert_eq!(agenda.add_extra(Some("nobody"), Span::seconds(1), begins), Err(NoGap::NoHost));
 }
 
@@ -86,13 +86,13 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     };
     let mut agenda = agenda(file.clone(), "h0", begins);
     let orders = agenda.poll(begins, SteadyTime(0));
-    let Some(Order::Start(job)) = orders.first() else { panic!("{orders:?}") };
+    let Some(AgendaOrder::Start(job)) = orders.first() else { panic!("{orders:?}") };
     let (id, start) = agenda.add_extra(Some("h1"), Span::seconds(5), begins).unwrap();
     // Its slot is over, and it is still under way.
-    let Some(Step::Moved(moved, later)) = agenda.poll_extras(start).first().copied() else { panic!() };
+    let Some(ExtraStep::Moved(moved, later)) = agenda.poll_extras(start).first().copied() else { panic!() };
     assert!(moved == id && later > start);
     agenda.ended(job.id, later, Ok(()));
-    assert_eq!(agenda.poll_extras(later), [Step::Start(id)]);
+    assert_eq!(agenda.poll_extras(later), [ExtraStep::Start(id)]);
     // Of two that wait for the same time, one is first.
     let (second, at) = agenda.add_extra(Some("h1"), Span::seconds(5), later).unwrap();
     assert!(at >= later + Span::seconds(5) + file.setup);
@@ -103,17 +103,17 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     agenda.take_up(Arc::new(busy.clone()), timetable.clone(), later).unwrap();
     let takes = Span::seconds(5) + busy.setup;
     for step in agenda.poll_extras(later) {
-        let Step::Moved(moved, at) = step else { panic!("{step:?}") };
+        let ExtraStep::Moved(moved, at) = step else { panic!("{step:?}") };
         assert_eq!(moved, second);
         assert!(!is_busy(&busy, &timetable, &[0, 1], at, at + takes));
     }
     if next < later + takes {
-        assert_eq!(agenda.poll_extras(next), [Step::Stop(id)]);
+        assert_eq!(agenda.poll_extras(next), [ExtraStep::Stop(id)]);
     }
     // A slot that comes while it has not ended yet is missed, and counted.
     let orders = agenda.poll(next, SteadyTime((next - begins).0));
     assert!(orders.is_empty(), "{orders:?}");
-    assert!(agenda.outcomes().iter().any(|o| o.ending == Ending::Missed(Missed::Busy)));
+    assert!(agenda.outcomes().iter().any(|o| o.ending == SlotEnding::Missed(Missed::Busy)));
     // Its far host leaves the file.
     let alone = model(
         "host = [{ name = \"h0\", address = \"10.0.0.0\" }, { name = \"z\", address = \"10.0.0.9\" }]\n[[test]]\nname = \"t\"\nevery = \"1h\"",
@@ -121,7 +121,7 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     agenda.end_extra(id);
     let timetable = Arc::new(Timetable::new(&alone));
     agenda.take_up(Arc::new(alone), timetable, next).unwrap();
-    assert_eq!(agenda.poll_extras(next), [Step::Dropped(second, NoGap::NoHost)]);
+    assert_eq!(agenda.poll_extras(next), [ExtraStep::Dropped(second, NoGap::NoHost)]);
     assert_eq!(agenda.poll_extras(next), []);
 }
 
@@ -147,7 +147,7 @@ proptest! {
             let takes = Span::seconds(duration) + file.setup;
             match agenda.add_extra(far.as_deref(), Span::seconds(duration), now) {
                 Ok((_, start)) => {
-                    prop_assert!(start >= now && start - now <= HORIZON);
+                    prop_assert!(start >= now && start - now <= MAX_WAIT);
                     let over = start + takes + file.guard;
                     prop_assert!(!is_busy(&file, &timetable, &ends, start, over));
                     prop_assert!(taken.iter().all(|(a, b)| *b <= start || *a >= over));
@@ -155,7 +155,7 @@ proptest! {
                 }
                 // There is none: each second of the horizon is too near to something.
                 Err(NoGap::TooShort(_)) => {
-                    let room = (0..HORIZON.0 / SECOND).map(|s| now + Span(s * SECOND)).find(|start| {
+                    let room = (0..MAX_WAIT.0 / SECOND).map(|s| now + Span(s * SECOND)).find(|start| {
                         let over = *start + takes + file.guard;
                         let free = taken.iter().all(|(a, b)| *b <= *start || *a >= over);
                         let mut before = timetable.tests.iter().flat_map(|t| {

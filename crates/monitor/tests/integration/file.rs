@@ -4,8 +4,8 @@ use crate::common;
 use crate::common::{Simple, model};
 use jitlat_core::Span;
 use jitlat_monitor::file::{keys::SECTIONS, read};
-use jitlat_monitor::model::{Direction, KeySource, Readers};
-use jitlat_monitor::{Plan, Timetable};
+use jitlat_monitor::model::{KeySource, Readers, SendingHosts};
+use jitlat_monitor::{MonitorPlan, Timetable};
 
 const MESH: &str = r#"host = [
   { name = "berlin", address = "192.0.2.1" },
@@ -34,13 +34,13 @@ fn twenty_lines_are_enough_for_five_hosts() {
     assert!(MESH.lines().count() <= 20);
     let model = model(MESH);
     assert_eq!((model.hosts.len(), model.tests[0].pairs.list.len()), (5, 10));
-    assert_eq!(model.tests[0].work.direction, Direction::Both);
+    assert_eq!(model.tests[0].work.direction, SendingHosts::Both);
     assert_eq!(model.tests[0].every, Span::seconds(300));
     assert_eq!(model.hosts[4].key, Some(KeySource::File("rome.key".to_owned())));
     assert_eq!((model.archive.packets, model.archive.size), (Some(90), Some(20 << 30)));
     let timetable = Timetable::new(&model);
     assert_eq!(timetable.tests[0].rounds.len(), 5);
-    let plan = Plan::new(&model, &timetable);
+    let plan = MonitorPlan::new(&model, &timetable);
     assert_eq!(plan.shortfalls, Vec::<String>::new());
     assert_eq!(plan.tests[0].tests_a_day, 2880.0);
     for host in &plan.hosts {
@@ -207,10 +207,10 @@ fn captures_are_read_planned_and_watched() {
     assert_eq!([office, downloads].map(|c| c.far(&model.hosts)), ["oslo", "wan1"]);
     assert_eq!((model.far_interfaces(2), model.far_interfaces(0)), (vec!["wan1".to_owned()], Vec::new()));
     assert_eq!(model.captures_of(2).map(|c| c.name.as_str()).collect::<Vec<_>>(), ["downloads"]);
-    let plan = Plan::new(&model, &Timetable::new(&model));
+    let plan = MonitorPlan::new(&model, &Timetable::new(&model));
     let results: Vec<f64> = plan.captures.iter().map(|c| c.results_a_day).collect();
     assert_eq!(results, [576.0, 24.0]);
-    let without = Plan::new(&self::model(MESH), &Timetable::new(&self::model(MESH)));
+    let without = MonitorPlan::new(&self::model(MESH), &Timetable::new(&self::model(MESH)));
     let more: Vec<f64> = plan
         .hosts
         .iter()
@@ -305,7 +305,7 @@ proptest::proptest! {
         chars.splice(at..end, put.chars());
         let text: String = chars.into_iter().collect();
         if let Ok(model) = read(&text, &Simple) {
-            Plan::new(&model, &Timetable::new(&model));
+            MonitorPlan::new(&model, &Timetable::new(&model));
         }
     }
 }
@@ -332,12 +332,12 @@ fn hosts_push_to_collectors() {
     let [oslo, berlin] = &model.collectors[..] else { panic!("{:?}", model.collectors) };
     assert_eq!((oslo.host, oslo.port, &oslo.from[..], oslo.spool), (2, 2670, &[0, 1][..], 1_000_000_000));
     assert_eq!((berlin.host, berlin.port, &berlin.from[..], berlin.spool), (0, 9000, &[2][..], 5 << 30));
-    let with = Plan::new(&model, &Timetable::new(&model));
+    let with = MonitorPlan::new(&model, &Timetable::new(&model));
     let alone = common::model(KEYED);
-    let without = Plan::new(&alone, &Timetable::new(&alone));
+    let without = MonitorPlan::new(&alone, &Timetable::new(&alone));
     let started: f64 = without.hosts[..2].iter().map(|h| h.started_a_day).sum();
     assert_eq!((with.hosts[2].collected_a_day, with.hosts[1].collected_a_day), (started, 0.0));
-    let grows = |plan: &Plan, k: usize| plan.hosts[k].archive_bytes_a_day;
+    let grows = |plan: &MonitorPlan, k: usize| plan.hosts[k].archive_bytes_a_day;
     let all: f64 = (0..3).map(|k| grows(&without, k)).sum();
     assert_eq!(grows(&with, 2), all);
     assert_eq!(grows(&with, 1), grows(&without, 1));

@@ -4,6 +4,8 @@
 mod common;
 
 mod alerts;
+#[cfg(feature = "runtime")]
+mod embedded;
 mod extra;
 mod file;
 mod timetable;

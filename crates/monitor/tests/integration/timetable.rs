@@ -4,7 +4,7 @@ use crate::common;
 use crate::common::{hosts, model};
 use jitlat_core::{Span, WallTime};
 use jitlat_monitor::window::MONDAY;
-use jitlat_monitor::{Model, Plan, Timetable};
+use jitlat_monitor::{Model, MonitorPlan, Timetable};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -88,7 +88,7 @@ fn a_mesh_of_2000_hosts_has_as_few_rounds_as_possible() {
     assert_eq!((scheduled.rounds.len(), scheduled.places()), (1999, 1999));
     assert!(scheduled.rounds.most(2000).iter().all(|most| *most == 1));
     assert_eq!(scheduled.rounds.pairs().len(), 1_999_000);
-    let plan = Plan::new(&model, &timetable);
+    let plan = MonitorPlan::new(&model, &timetable);
     assert!(plan.shortfalls.is_empty());
     let (least, most) = plan.hosts.iter().fold((f64::MAX, 0.0f64), |(least, most), host| {
         (host.started_a_day.min(least), host.started_a_day.max(most))
@@ -244,7 +244,7 @@ proptest! {
             let open = (earliest..=windowed.from).step_by(1_000_000_000).chain([windowed.from]);
             prop_assert!(open.into_iter().any(|at| test.window.is_open(at - MONDAY.0)));
         }
-        let plan = Plan::new(&model, &timetable);
+        let plan = MonitorPlan::new(&model, &timetable);
         let ends: f64 = plan.hosts.iter().map(|h| h.started_a_day).sum();
         let tests: f64 = plan.tests.iter().map(|t| t.tests_a_day).sum();
         prop_assert!((ends - tests).abs() < 1e-6 * tests.max(1.0));

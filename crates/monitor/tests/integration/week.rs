@@ -4,7 +4,9 @@
 use crate::common::{hosts, model};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_monitor::agenda::{Counts, Ending, Failure, Job, Missed, Notice, Order, Outcome};
+use jitlat_monitor::agenda::{
+    AgendaOrder, EndingCounts, Missed, Notice, SlotEnding, SlotFailure, SlotOutcome, TestJob,
+};
 use jitlat_monitor::window::{DAY, WEEK};
 use jitlat_monitor::{Agenda, Model, Timetable};
 use std::cmp::Reverse;
@@ -76,7 +78,7 @@ fn wall(host: usize, at: i64) -> WallTime {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Ended(u64, Option<Failure>),
+    Ended(u64, Option<SlotFailure>),
     Poll,
     Return,
 }
@@ -86,8 +88,8 @@ struct Life {
     host: usize,
     from: WallTime,
     to: WallTime,
-    outcomes: Vec<Outcome>,
-    counts: BTreeMap<(String, String), Counts>,
+    outcomes: Vec<SlotOutcome>,
+    counts: BTreeMap<(String, String), EndingCounts>,
     /// Tests that were under way at the end.
     left: usize,
 }
@@ -136,8 +138,8 @@ impl World {
         let orders = agenda.poll(now, SteadyTime(at));
         for order in orders {
             match order {
-                Order::Start(job) => self.start(host, at, &job),
-                Order::Stop(_) => {}
+                AgendaOrder::Start(job) => self.start(host, at, &job),
+                AgendaOrder::Stop(_) => {}
             }
         }
         let (agenda, _) = self.agendas[host].as_ref().unwrap();
@@ -150,13 +152,13 @@ impl World {
         self.events.push(Reverse((at + next + late, host, Event::Poll)));
     }
 
-    fn start(&mut self, host: usize, at: i64, job: &Job) {
+    fn start(&mut self, host: usize, at: i64, job: &TestJob) {
         let server = job.pair.server() as usize;
         let test = &self.model.tests[job.test];
         let failure = match server {
             s if s >= HOSTS => None,
-            s if is_away(s, at) => Some(Failure::Unreachable),
-            s if within(WRONG_KEY, s, at) => Some(Failure::Refused),
+            s if is_away(s, at) => Some(SlotFailure::Unreachable),
+            s if within(WRONG_KEY, s, at) => Some(SlotFailure::Refused),
             _ => None,
         };
         let mut long = if failure.is_some() { 2 * SECOND } else { test.traffic.duration.0 + 2 * SECOND };
@@ -219,7 +221,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
     };
     world.run();
 
-    let mut endings: BTreeMap<Ending, u64> = BTreeMap::new();
+    let mut endings: BTreeMap<SlotEnding, u64> = BTreeMap::new();
     let mut slots = 0;
     for life in &world.lives {
         let mut seen: HashSet<(&str, &str, i64)> = HashSet::new();
@@ -227,7 +229,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
             assert!(seen.insert((&outcome.test, &outcome.far, outcome.place)), "twice: {outcome:?}");
             *endings.entry(outcome.ending).or_default() += 1;
         }
-        let counted: u64 = life.counts.values().map(Counts::total).sum();
+        let counted: u64 = life.counts.values().map(EndingCounts::total).sum();
         assert_eq!(counted, life.outcomes.len() as u64);
         let mut unseen = 0;
         for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
@@ -257,16 +259,16 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
 
     // Every reason there is was seen, and most was measured.
     let of = |ending| endings.get(&ending).copied().unwrap_or(0);
-    let measured = of(Ending::Measured { cut: false });
+    let measured = of(SlotEnding::Measured { cut: false });
     assert!(measured as f64 > 0.97 * slots as f64, "{measured} of {slots}: {endings:?}");
     for ending in [
-        Ending::Measured { cut: true },
-        Ending::Failed(Failure::Unreachable),
-        Ending::Failed(Failure::Refused),
-        Ending::Missed(Missed::Late),
-        Ending::Missed(Missed::Busy),
-        Ending::Missed(Missed::BackOff),
-        Ending::Missed(Missed::ClockStep),
+        SlotEnding::Measured { cut: true },
+        SlotEnding::Failed(SlotFailure::Unreachable),
+        SlotEnding::Failed(SlotFailure::Refused),
+        SlotEnding::Missed(Missed::Late),
+        SlotEnding::Missed(Missed::Busy),
+        SlotEnding::Missed(Missed::BackOff),
+        SlotEnding::Missed(Missed::ClockStep),
     ] {
         assert!(of(ending) > 0, "{ending:?}: {endings:?}");
     }
@@ -285,18 +287,18 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
         let about = |n: &&(usize, Notice)| matches!(&n.1, Notice::Failing { far: f, failure: x, .. } if f == far && *x == failure);
         world.notices.iter().filter(about).map(|(host, _)| *host).collect::<Vec<usize>>()
     };
-    let mut refused = failing("h7", Failure::Refused);
+    let mut refused = failing("h7", SlotFailure::Refused);
     refused.sort_unstable();
     refused.dedup();
-    assert!(refused.len() >= 20 && failing("h7", Failure::Refused).len() == refused.len(), "{refused:?}");
-    let gone = failing("h9", Failure::Unreachable).len();
+    assert!(refused.len() >= 20 && failing("h7", SlotFailure::Refused).len() == refused.len(), "{refused:?}");
+    let gone = failing("h9", SlotFailure::Unreachable).len();
     assert!((20..=26).contains(&gone), "{gone}");
     let recovered =
         world.notices.iter().filter(|(_, n)| matches!(n, Notice::Recovered { far, .. } if far == "h9"));
     assert_eq!(recovered.count(), gone);
     // Fifty hours are a hundred slots; with back-off about as many attempts as hours.
     let attempts = world.lives.iter().flat_map(|l| &l.outcomes).filter(|o| o.far == "h9");
-    let attempts = attempts.filter(|o| o.ending == Ending::Failed(Failure::Unreachable)).count();
+    let attempts = attempts.filter(|o| o.ending == SlotEnding::Failed(SlotFailure::Unreachable)).count();
     assert!(attempts < gone * 60, "{attempts} attempts by {gone} hosts");
     assert_eq!(world.notices.iter().filter(|(_, n)| matches!(n, Notice::ClockStep(_))).count(), 2);
 }
@@ -316,7 +318,7 @@ fn a_new_file_is_taken_up_and_tests_under_way_go_on() {
     assert!(Agenda::new(agenda.model().clone(), file(first).1, "h9", now).is_none());
     let at = agenda.wake().unwrap();
     let orders = agenda.poll(at, SteadyTime(0));
-    let [Order::Start(job)] = &orders[..] else { panic!("{orders:?}") };
+    let [AgendaOrder::Start(job)] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!(agenda.running(), 1);
 
     // The same text changes nothing, and no slot is lost.
@@ -334,7 +336,7 @@ fn a_new_file_is_taken_up_and_tests_under_way_go_on() {
     agenda.ended(job.id, at + Span::seconds(9), Ok(()));
     let outcomes = agenda.outcomes();
     assert_eq!(outcomes.len(), 1);
-    assert_eq!(outcomes[0].ending, Ending::Measured { cut: false });
+    assert_eq!(outcomes[0].ending, SlotEnding::Measured { cut: false });
     assert!(agenda.wake().unwrap() > at);
 
     // A file without this host is not followed.

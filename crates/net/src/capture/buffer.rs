@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind, Read};
 
 /// Small enough to stay in the cache while it is parsed.
-const CHUNK: usize = 1 << 18;
+const CHUNK_BYTES: usize = 1 << 18;
 
-pub(super) struct Buffer {
+pub(super) struct ReadBuffer {
     inner: Box<dyn Read + Send>,
     data: Vec<u8>,
     from: usize,
@@ -14,9 +14,9 @@ pub(super) struct Buffer {
     consumed: u64,
 }
 
-impl Buffer {
-    pub(super) fn new(inner: Box<dyn Read + Send>) -> Buffer {
-        Buffer { inner, data: vec![0; CHUNK], from: 0, to: 0, consumed: 0 }
+impl ReadBuffer {
+    pub(super) fn new(inner: Box<dyn Read + Send>) -> ReadBuffer {
+        ReadBuffer { inner, data: vec![0; CHUNK_BYTES], from: 0, to: 0, consumed: 0 }
     }
 
     /// Position in the (unpacked) file.

@@ -1,7 +1,7 @@
-//! [`Followed`]: captures that are still being written: one file that grows, or a folder in which a rotating capture
+//! [`FollowedFiles`]: captures that are still being written: one file that grows, or a folder in which a rotating capture
 //! (`tcpdump -C`, `-G`, `-W`, `-z`) makes one file after the other.
 
-use super::buffer::Buffer;
+use super::buffer::ReadBuffer;
 use super::{Capture, CaptureError, Frame, begin, first_packet, input, is_packed_copy};
 use crate::clock;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
@@ -20,10 +20,10 @@ const POLL_INTERVAL: Span = Span::millis(100);
 const MAX_PACKING_TIME: Duration = Duration::from_secs(1);
 
 /// The frames of captures that are still being written, as far as they are there.
-pub struct Followed {
+pub struct FollowedFiles {
     path: PathBuf,
     /// What is known of each file.
-    known: HashMap<PathBuf, Known>,
+    known: HashMap<PathBuf, SeenFile>,
     current: Option<Current>,
     /// When the file that was taken last begins.
     begun: Option<WallTime>,
@@ -36,7 +36,7 @@ pub struct Followed {
 
 /// A file when it was looked at.
 #[derive(Clone, Copy)]
-struct Known {
+struct SeenFile {
     length: u64,
     modified: Option<SystemTime>,
     /// When its first packet was captured; `None`: it has none, or is no capture.
@@ -56,13 +56,13 @@ struct Current {
 }
 
 /// Reads a file; at its end, so far, with [`ErrorKind::WouldBlock`].
-struct Tail {
+struct TailReader {
     file: File,
     whole: Arc<AtomicBool>,
     position: Arc<AtomicU64>,
 }
 
-impl Read for Tail {
+impl Read for TailReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.file.read(buf)? {
             0 if !buf.is_empty() && !self.whole.load(Ordering::Relaxed) => Err(ErrorKind::WouldBlock.into()),
@@ -74,18 +74,18 @@ impl Read for Tail {
     }
 }
 
-impl Followed {
+impl FollowedFiles {
     /// Follows a file or a folder, which may be empty as yet.
     ///
     /// # Errors
     /// [`CaptureError`] if it cannot be read.
-    pub fn open(path: &Path) -> Result<Followed, CaptureError> {
+    pub fn open(path: &Path) -> Result<FollowedFiles, CaptureError> {
         let failed = |source| CaptureError::Io { path: path.to_owned(), source };
         match path.is_dir() {
             true => drop(fs::read_dir(path).map_err(failed)?),
             false => drop(File::open(path).map_err(failed)?),
         }
-        Ok(Followed {
+        Ok(FollowedFiles {
             path: path.to_owned(),
             known: HashMap::new(),
             current: None,
@@ -203,7 +203,7 @@ impl Followed {
             let taken = before.and_then(|known| known.taken);
             let known = match before {
                 Some(known) if (known.length, known.modified) == (length, modified) => known,
-                _ => Known { length, modified, first: first_packet(&path), taken },
+                _ => SeenFile { length, modified, first: first_packet(&path), taken },
             };
             self.known.insert(path.clone(), known);
             let Some(first) = known.first.filter(|first| known.taken != Some(*first)) else { continue };
@@ -241,9 +241,9 @@ impl Current {
         file.rewind().map_err(failed)?;
         let whole = Arc::new(AtomicBool::new(input::is_packed(&head)));
         let position = Arc::default();
-        let tail = Tail { file, whole: Arc::clone(&whole), position: Arc::clone(&position) };
+        let tail = TailReader { file, whole: Arc::clone(&whole), position: Arc::clone(&position) };
         let reader = input::unpack(Box::new(tail)).map_err(failed)?;
-        let capture = Capture::of(begin(path.to_owned(), Buffer::new(reader))?);
+        let capture = Capture::of(begin(path.to_owned(), ReadBuffer::new(reader))?);
         Ok(Current { path: path.to_owned(), capture, whole, position })
     }
 }

@@ -13,7 +13,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
 /// Most memory, in bytes, that a compressed file may request for window and dictionary.
-const UNPACK_MEMORY: u64 = 128 << 20;
+const MAX_UNPACK_MEMORY: u64 = 128 << 20;
 
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let raw: Box<dyn Read + Send> =
@@ -43,14 +43,14 @@ pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read +
             Box::new(Zstd { state: ZstdState::Between(BufReader::new(Box::new(whole))) })
         }
         head if head.starts_with(&XZ) => {
-            Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, (UNPACK_MEMORY >> 10) as u32))
+            Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, (MAX_UNPACK_MEMORY >> 10) as u32))
         }
         _ => Box::new(whole),
     })
 }
 
-type Source = BufReader<Box<dyn Read + Send>>;
-type Decoder = ruzstd::decoding::StreamingDecoder<Source, ruzstd::decoding::FrameDecoder>;
+type InputReader = BufReader<Box<dyn Read + Send>>;
+type Decoder = ruzstd::decoding::StreamingDecoder<InputReader, ruzstd::decoding::FrameDecoder>;
 
 /// A sequence of zstd frames, as `zstd` and `cat` make them.
 struct Zstd {
@@ -58,7 +58,7 @@ struct Zstd {
 }
 
 enum ZstdState {
-    Between(Source),
+    Between(InputReader),
     Within(Box<Decoder>),
     Ended,
 }
@@ -73,7 +73,7 @@ impl Read for Zstd {
                     if source.fill_buf()?.is_empty() {
                         return Ok(0);
                     }
-                    let decoder = Decoder::new_with_max_window_size(source, UNPACK_MEMORY)
+                    let decoder = Decoder::new_with_max_window_size(source, MAX_UNPACK_MEMORY)
                         .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
                     self.state = ZstdState::Within(Box::new(decoder));
                 }

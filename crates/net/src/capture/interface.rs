@@ -10,7 +10,7 @@ mod filter;
 
 use super::Frame;
 use crate::cmsg::{ControlMessages, instants};
-use crate::sys::{self, BATCH, Datagram, Inbox, Ring, RingPacket};
+use crate::sys::{self, Datagram, Inbox, MAX_BATCH, Ring, RingPacket};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::{Span, WallTime};
 use jitlat_passive::LinkType;
@@ -74,38 +74,38 @@ impl Default for InterfaceSettings {
 }
 
 /// Bytes kept of each packet at most.
-const MAX_SNAP: u32 = 1 << 17;
+const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
 /// A packet is in the socket's queue at most this long after its stamp.
-const QUEUE_DELAY: Span = Span::millis(2);
+const MAX_QUEUE_DELAY: Span = Span::millis(2);
 /// A packet's block is handed over at most this long after its stamp: some times what the kernel is asked for, because its timer
 /// may be late.
-const RING_DELAY: Span = Span::millis(20);
+const MAX_RING_DELAY: Span = Span::millis(20);
 /// How long the packets of an interface that is not busy are waited for, so that one wake-up takes more of them out of
 /// the queue.
-const GATHERING: Duration = Duration::from_millis(2);
+const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// A running capture at an interface.
 pub struct InterfaceCapture {
     socket: Socket,
     interface: String,
     snap: u32,
-    packets: Packets,
-    intake: Intake,
+    packets: KernelQueue,
+    intake: PacketIntake,
     drops: u64,
     downs: u64,
 }
 
 /// Where the kernel puts captured packets.
-enum Packets {
+enum KernelQueue {
     Ring(Ring),
     /// The socket's queue, and whether the last system call took all that was in it.
     Queue(Box<Inbox>, bool),
 }
 
 /// What is done with each packet.
-struct Intake {
+struct PacketIntake {
     link: LinkType,
     /// Every packet of the loopback device passes twice, out and in.
     only_incoming: bool,
@@ -134,7 +134,7 @@ impl InterfaceCapture {
         if kind == Type::RAW {
             socket = open(kind)?;
         }
-        let snap = settings.snap.clamp(64, MAX_SNAP);
+        let snap = settings.snap.clamp(64, MAX_SNAP_BYTES);
         // More than the system's limit needs a privilege; a smaller buffer works, too.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
@@ -147,11 +147,11 @@ impl InterfaceCapture {
         }
         // Once a ring was begun, the socket has no queue.
         let packets = match settings.ring.then(|| Ring::of(socket.as_fd(), settings.buffer)) {
-            Some(Ok(ring)) => Packets::Ring(ring),
+            Some(Ok(ring)) => KernelQueue::Ring(ring),
             Some(Err(_)) => {
                 return InterfaceCapture::open(interface, InterfaceSettings { ring: false, ..settings });
             }
-            None => Packets::Queue(Box::new(Inbox::new(BATCH, snap as usize)), false),
+            None => KernelQueue::Queue(Box::new(Inbox::new(MAX_BATCH, snap as usize)), false),
         };
         sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
         let tagged = Vec::with_capacity(snap as usize + 4);
@@ -160,7 +160,7 @@ impl InterfaceCapture {
             interface: interface.to_owned(),
             snap,
             packets,
-            intake: Intake { link, only_incoming: hardware == ARPHRD_LOOPBACK, tagged, frames: 0 },
+            intake: PacketIntake { link, only_incoming: hardware == ARPHRD_LOOPBACK, tagged, frames: 0 },
             drops: 0,
             downs: 0,
         })
@@ -174,30 +174,30 @@ impl InterfaceCapture {
             .map_err(|source| InterfaceError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Passes a batch of captured packets to `each`, after waiting up to `patience` for the first. Returns how many
+    /// Passes a batch of captured packets to `each`, after waiting up to `timeout` for the first. Returns how many
     /// packets were taken from the kernel, including those filtered out; 0 means that it had none to hand over: all that
     /// were stamped [`InterfaceCapture::delay`] before the call were passed on.
     pub fn poll(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         mut each: impl FnMut(Frame<'_>),
     ) -> Result<usize, InterfaceError> {
-        if let Packets::Ring(_) = self.packets {
+        if let KernelQueue::Ring(_) = self.packets {
             let taken = self.take_block(&mut each);
-            if taken > 0 || patience.is_zero() {
+            if taken > 0 || timeout.is_zero() {
                 return Ok(taken);
             }
-            return Ok(if self.is_ready(patience)? { self.take_block(&mut each) } else { 0 });
+            return Ok(if self.is_ready(timeout)? { self.take_block(&mut each) } else { 0 });
         }
-        if !patience.is_zero() {
-            if !self.is_ready(patience)? {
+        if !timeout.is_zero() {
+            if !self.is_ready(timeout)? {
                 return Ok(0);
             }
-            if matches!(self.packets, Packets::Queue(_, true)) && patience > GATHERING {
-                std::thread::sleep(GATHERING);
+            if matches!(self.packets, KernelQueue::Queue(_, true)) && timeout > GATHER_TIME {
+                std::thread::sleep(GATHER_TIME);
             }
         }
-        let Packets::Queue(inbox, emptied) = &mut self.packets else { return Ok(0) };
+        let KernelQueue::Queue(inbox, emptied) = &mut self.packets else { return Ok(0) };
         let taken = loop {
             match inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
                 Ok(taken) => break taken,
@@ -207,22 +207,22 @@ impl InterfaceCapture {
                 },
             }
         };
-        *emptied = taken < BATCH;
+        *emptied = taken < MAX_BATCH;
         inbox
             .datagrams()
-            .filter_map(|d| Captured::of_datagram(&d))
+            .filter_map(|d| KernelPacket::of_datagram(&d))
             .for_each(|c| self.intake.take(&c, &mut each));
         Ok(taken)
     }
 
     /// Passes on the packets of the next block that the kernel has handed over; returns their number.
     fn take_block(&mut self, each: &mut impl FnMut(Frame<'_>)) -> usize {
-        let Packets::Ring(ring) = &mut self.packets else { return 0 };
+        let KernelQueue::Ring(ring) = &mut self.packets else { return 0 };
         while let Some(block) = ring.block() {
             let mut taken = 0;
             for packet in block.packets() {
                 taken += 1;
-                self.intake.take(&Captured::of_ring(&packet), each);
+                self.intake.take(&KernelPacket::of_ring(&packet), each);
             }
             if taken > 0 {
                 return taken;
@@ -232,8 +232,8 @@ impl InterfaceCapture {
     }
 
     /// Waits until the kernel has packets; `false` if it had none for so long, or a signal came.
-    fn is_ready(&mut self, patience: Duration) -> Result<bool, InterfaceError> {
-        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    fn is_ready(&mut self, timeout: Duration) -> Result<bool, InterfaceError> {
+        let wait = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         if matches!(nix::poll::poll(&mut ready, wait), Ok(0) | Err(Errno::EINTR)) {
             return Ok(false);
@@ -241,7 +241,7 @@ impl InterfaceCapture {
         let failed = ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
         // Reading a queue tells the error; a ring is read without the socket.
         if failed
-            && matches!(self.packets, Packets::Ring(_))
+            && matches!(self.packets, KernelQueue::Ring(_))
             && let Ok(Some(e)) = self.socket.take_error()
         {
             self.downs += went_down(&self.interface, e)?;
@@ -252,8 +252,8 @@ impl InterfaceCapture {
     /// A packet is passed on by a call of [`InterfaceCapture::poll`] that begins this long after its stamp.
     pub fn delay(&self) -> Span {
         match self.packets {
-            Packets::Ring(_) => RING_DELAY,
-            Packets::Queue(..) => QUEUE_DELAY,
+            KernelQueue::Ring(_) => MAX_RING_DELAY,
+            KernelQueue::Queue(..) => MAX_QUEUE_DELAY,
         }
     }
 
@@ -305,8 +305,8 @@ fn went_down(interface: &str, e: io::Error) -> Result<u64, InterfaceError> {
     }
 }
 
-impl Intake {
-    fn take(&mut self, captured: &Captured<'_>, each: &mut impl FnMut(Frame<'_>)) {
+impl PacketIntake {
+    fn take(&mut self, captured: &KernelPacket<'_>, each: &mut impl FnMut(Frame<'_>)) {
         let (protocol, kind) = captured.link;
         if self.only_incoming && kind == libc::PACKET_OUTGOING {
             return;
@@ -358,7 +358,7 @@ pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
 }
 
 /// A packet as the kernel captured it.
-struct Captured<'a> {
+struct KernelPacket<'a> {
     at: Option<WallTime>,
     /// Its length, of which `data` is the beginning.
     length: u32,
@@ -369,10 +369,10 @@ struct Captured<'a> {
     link: (u16, u8),
 }
 
-impl<'a> Captured<'a> {
-    fn of_datagram(datagram: &Datagram<'a>) -> Option<Captured<'a>> {
+impl<'a> KernelPacket<'a> {
+    fn of_datagram(datagram: &Datagram<'a>) -> Option<KernelPacket<'a>> {
         let details = Details::of(datagram);
-        Some(Captured {
+        Some(KernelPacket {
             at: details.at,
             length: details.length.unwrap_or(datagram.length as u32),
             data: datagram.data,
@@ -381,9 +381,9 @@ impl<'a> Captured<'a> {
         })
     }
 
-    fn of_ring(packet: &RingPacket<'a>) -> Captured<'a> {
+    fn of_ring(packet: &RingPacket<'a>) -> KernelPacket<'a> {
         let (seconds, ns) = packet.time;
-        Captured {
+        KernelPacket {
             at: Some(WallTime(i64::from(seconds) * 1_000_000_000 + i64::from(ns))),
             length: packet.length,
             data: packet.data,

@@ -14,14 +14,14 @@ mod pcap;
 mod pcapng;
 mod write;
 
-use buffer::Buffer;
+use buffer::ReadBuffer;
 use jitlat_core::time::WallTime;
 use jitlat_passive::LinkType;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use follow::Followed;
+pub use follow::FollowedFiles;
 pub use input::STDIN;
 pub use jitlat_passive::Frame;
 pub use write::PcapWriter;
@@ -61,20 +61,20 @@ pub enum CaptureError {
 }
 
 /// The next item in a file.
-enum Step {
+enum CaptureItem {
     Frame { at: WallTime, link: LinkType, wire_length: u32, from: usize, length: usize },
     End(Option<String>),
 }
 
-enum Format {
+enum CaptureFormat {
     Pcap(pcap::Pcap),
     PcapNg(pcapng::PcapNg),
 }
 
-struct Open {
+struct OpenCapture {
     path: PathBuf,
-    buffer: Buffer,
-    format: Format,
+    buffer: ReadBuffer,
+    format: CaptureFormat,
 }
 
 /// The files of `paths`, in which a folder stands for the captures in it, in the order of their first packets: those of a rotating
@@ -120,7 +120,7 @@ fn is_packed_copy(file: &Path, is_there: impl Fn(&Path) -> bool) -> bool {
 
 /// The packets of one capture point; several files are read one after the other, as from a rotating capture.
 pub struct Capture {
-    current: Option<Open>,
+    current: Option<OpenCapture>,
     waiting: VecDeque<PathBuf>,
     notes: Vec<String>,
     drops: u64,
@@ -146,10 +146,10 @@ impl Capture {
         let path = PathBuf::from(name);
         let unpacked = input::unpack(Box::new(reader))
             .map_err(|source| CaptureError::Io { path: path.clone(), source })?;
-        Ok(Capture::of(begin(path, Buffer::new(unpacked))?))
+        Ok(Capture::of(begin(path, ReadBuffer::new(unpacked))?))
     }
 
-    fn of(open: Open) -> Capture {
+    fn of(open: OpenCapture) -> Capture {
         Capture { current: Some(open), waiting: VecDeque::new(), notes: Vec::new(), drops: 0, frames: 0 }
     }
 
@@ -164,16 +164,16 @@ impl Capture {
         loop {
             let open = self.current.as_mut()?;
             let step = match &mut open.format {
-                Format::Pcap(p) => p.next(&mut open.buffer),
-                Format::PcapNg(p) => p.next(&mut open.buffer, &mut self.drops),
+                CaptureFormat::Pcap(p) => p.next(&mut open.buffer),
+                CaptureFormat::PcapNg(p) => p.next(&mut open.buffer, &mut self.drops),
             };
             match step {
-                Ok(Step::Frame { at, link, wire_length, from, length }) => {
+                Ok(CaptureItem::Frame { at, link, wire_length, from, length }) => {
                     self.frames += 1;
                     let open = self.current.as_ref()?;
                     return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
                 }
-                Ok(Step::End(note)) => self.ended(note),
+                Ok(CaptureItem::End(note)) => self.ended(note),
                 // Nothing of the frame has been taken: it is read when all of it is there.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
                 Err(e) => {
@@ -214,20 +214,20 @@ impl Capture {
     }
 }
 
-fn open(path: &Path) -> Result<Open, CaptureError> {
+fn open(path: &Path) -> Result<OpenCapture, CaptureError> {
     let reader = input::open(path).map_err(|source| CaptureError::Io { path: path.to_owned(), source })?;
-    begin(path.to_owned(), Buffer::new(reader))
+    begin(path.to_owned(), ReadBuffer::new(reader))
 }
 
-fn begin(path: PathBuf, mut buffer: Buffer) -> Result<Open, CaptureError> {
+fn begin(path: PathBuf, mut buffer: ReadBuffer) -> Result<OpenCapture, CaptureError> {
     let io = |source| CaptureError::Io { path: path.clone(), source };
     let format = match buffer.peek(4).map_err(io)? {
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => Some(Format::PcapNg(pcapng::PcapNg::default())),
-        Some(_) => pcap::Pcap::begin(&mut buffer).map_err(io)?.map(Format::Pcap),
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => Some(CaptureFormat::PcapNg(pcapng::PcapNg::default())),
+        Some(_) => pcap::Pcap::begin(&mut buffer).map_err(io)?.map(CaptureFormat::Pcap),
         None => None,
     };
     match format {
-        Some(format) => Ok(Open { path, buffer, format }),
+        Some(format) => Ok(OpenCapture { path, buffer, format }),
         None => Err(CaptureError::Format { path }),
     }
 }

@@ -1,7 +1,7 @@
 //! The classic pcap format: a 24-byte header, then 16-byte record headers; µs or ns, either byte order.
 
-use super::buffer::Buffer;
-use super::{MAX_FRAME, Step};
+use super::buffer::ReadBuffer;
+use super::{CaptureItem, MAX_FRAME};
 use jitlat_core::time::{SECOND, WallTime};
 use jitlat_passive::LinkType;
 use std::io;
@@ -21,7 +21,7 @@ fn word(b: &[u8], at: usize, big: bool) -> u32 {
 
 impl Pcap {
     /// Reads the file header; `None` if it is not one.
-    pub(super) fn begin(buffer: &mut Buffer) -> io::Result<Option<Pcap>> {
+    pub(super) fn begin(buffer: &mut ReadBuffer) -> io::Result<Option<Pcap>> {
         let Some(h) = buffer.peek(24)? else { return Ok(None) };
         let (big, unit, record_header) = match (word(h, 0, false), word(h, 0, true)) {
             (0xa1b2_c3d4, _) => (false, 1000, 16),
@@ -40,27 +40,27 @@ impl Pcap {
     }
 
     #[inline]
-    pub(super) fn next(&mut self, buffer: &mut Buffer) -> io::Result<Step> {
+    pub(super) fn next(&mut self, buffer: &mut ReadBuffer) -> io::Result<CaptureItem> {
         let (header, big) = (self.record_header, self.big);
         let Some(h) = buffer.peek(header)? else {
             let rest = buffer.available();
-            return Ok(Step::End((rest > 0).then(|| cut(buffer.offset()))));
+            return Ok(CaptureItem::End((rest > 0).then(|| cut(buffer.offset()))));
         };
         let (seconds, fraction) = (word(h, 0, big), word(h, 4, big));
         let (length, wire_length) = (word(h, 8, big), word(h, 12, big));
         let captured = length as usize;
         if captured > MAX_FRAME {
             let at = buffer.offset();
-            return Ok(Step::End(Some(format!(
+            return Ok(CaptureItem::End(Some(format!(
                 "damaged at byte {at}: a record claims {length} bytes; the packets before it were used"
             ))));
         }
         if buffer.peek(header + captured)?.is_none() {
-            return Ok(Step::End(Some(cut(buffer.offset()))));
+            return Ok(CaptureItem::End(Some(cut(buffer.offset()))));
         }
         let from = buffer.take(header + captured) + header;
         let at = WallTime(i64::from(seconds) * SECOND + i64::from(fraction) * self.unit);
-        Ok(Step::Frame { at, link: self.link, wire_length, from, length: captured })
+        Ok(CaptureItem::Frame { at, link: self.link, wire_length, from, length: captured })
     }
 }
 

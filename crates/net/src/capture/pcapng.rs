@@ -1,9 +1,9 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks; each interface has its own link type and time
 //! resolution.
 
-use super::buffer::Buffer;
+use super::buffer::ReadBuffer;
 use super::pcap::cut;
-use super::{MAX_FRAME, Step};
+use super::{CaptureItem, MAX_FRAME};
 use jitlat_core::time::{SECOND, WallTime};
 use jitlat_passive::LinkType;
 use std::io::{self, ErrorKind};
@@ -22,20 +22,20 @@ const MAX_BLOCK: u32 = 2 << 20;
 #[derive(Default)]
 pub(super) struct PcapNg {
     big: bool,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<PcapNgInterface>,
     untimed: u64,
 }
 
-struct Interface {
+struct PcapNgInterface {
     link: LinkType,
-    resolution: Resolution,
+    resolution: TimestampResolution,
     /// Added to every time, in ns.
     offset: i64,
     drops: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Resolution {
+enum TimestampResolution {
     /// Units of this many ns.
     Times(i64),
     /// Units of 1/this ns.
@@ -44,21 +44,21 @@ enum Resolution {
     Binary(u8),
 }
 
-impl Resolution {
-    fn of(byte: u8) -> Resolution {
+impl TimestampResolution {
+    fn of(byte: u8) -> TimestampResolution {
         match byte {
-            b if b & 0x80 != 0 => Resolution::Binary(b & 0x7f),
-            b @ 0..=9 => Resolution::Times(10i64.pow(9 - u32::from(b))),
-            b => Resolution::Per(10u64.saturating_pow(u32::from(b) - 9)),
+            b if b & 0x80 != 0 => TimestampResolution::Binary(b & 0x7f),
+            b @ 0..=9 => TimestampResolution::Times(10i64.pow(9 - u32::from(b))),
+            b => TimestampResolution::Per(10u64.saturating_pow(u32::from(b) - 9)),
         }
     }
 
     fn nanos(self, units: u64) -> i64 {
         let clamp = |n: u128| i64::try_from(n).unwrap_or(i64::MAX);
         match self {
-            Resolution::Times(ns) => clamp(u128::from(units) * ns as u128),
-            Resolution::Per(n) => clamp(u128::from(units / n)),
-            Resolution::Binary(n) => clamp((u128::from(units) * SECOND as u128) >> n),
+            TimestampResolution::Times(ns) => clamp(u128::from(units) * ns as u128),
+            TimestampResolution::Per(n) => clamp(u128::from(units / n)),
+            TimestampResolution::Binary(n) => clamp((u128::from(units) * SECOND as u128) >> n),
         }
     }
 }
@@ -79,15 +79,17 @@ impl PcapNg {
         if self.big { x << 32 | y } else { y << 32 | x }
     }
 
-    pub(super) fn next(&mut self, buffer: &mut Buffer, drops: &mut u64) -> io::Result<Step> {
+    pub(super) fn next(&mut self, buffer: &mut ReadBuffer, drops: &mut u64) -> io::Result<CaptureItem> {
         loop {
             let Some(h) = buffer.peek(8)? else {
                 let note = if buffer.available() > 0 { Some(cut(buffer.offset())) } else { self.farewell() };
-                return Ok(Step::End(note));
+                return Ok(CaptureItem::End(note));
             };
             let kind = self.u32(h, 0);
             if kind == SECTION {
-                let Some(h) = buffer.peek(12)? else { return Ok(Step::End(Some(cut(buffer.offset())))) };
+                let Some(h) = buffer.peek(12)? else {
+                    return Ok(CaptureItem::End(Some(cut(buffer.offset()))));
+                };
                 self.big = match h[8..12] {
                     [0x1a, 0x2b, 0x3c, 0x4d] => true,
                     [0x4d, 0x3c, 0x2b, 0x1a] => false,
@@ -112,7 +114,7 @@ impl PcapNg {
                     there
                 };
                 if !skipped {
-                    return Ok(Step::End(Some(cut(buffer.offset()))));
+                    return Ok(CaptureItem::End(Some(cut(buffer.offset()))));
                 }
                 continue;
             }
@@ -120,7 +122,9 @@ impl PcapNg {
                 return Ok(damaged(buffer, &format!("a block that claims {length} bytes")));
             }
             let n = length as usize;
-            let Some(block) = buffer.peek(n)? else { return Ok(Step::End(Some(cut(buffer.offset())))) };
+            let Some(block) = buffer.peek(n)? else {
+                return Ok(CaptureItem::End(Some(cut(buffer.offset()))));
+            };
             let step = match kind {
                 PACKET | OLD_PACKET => self.packet(kind, block),
                 SIMPLE_PACKET => {
@@ -151,7 +155,7 @@ impl PcapNg {
                 }
                 Ok(Some((at, link, wire_length, offset, length))) => {
                     let from = buffer.take(n) + offset;
-                    return Ok(Step::Frame { at, link, wire_length, from, length });
+                    return Ok(CaptureItem::Frame { at, link, wire_length, from, length });
                 }
                 Err(why) => return Ok(damaged(buffer, why)),
             }
@@ -180,15 +184,15 @@ impl PcapNg {
         Ok(Some((at, i.link, wire_length, 28, captured)))
     }
 
-    fn interface(&self, block: &[u8]) -> Interface {
-        let mut i = Interface {
+    fn interface(&self, block: &[u8]) -> PcapNgInterface {
+        let mut i = PcapNgInterface {
             link: LinkType(self.u16(block, 8)),
-            resolution: Resolution::Times(1000),
+            resolution: TimestampResolution::Times(1000),
             offset: 0,
             drops: 0,
         };
         self.options(block.get(16..).unwrap_or_default(), |code, value| match (code, value) {
-            (9, [r, ..]) => i.resolution = Resolution::of(*r),
+            (9, [r, ..]) => i.resolution = TimestampResolution::of(*r),
             (14, v) if v.len() == 8 => i.offset = (self.u64(v, 0) as i64).saturating_mul(SECOND),
             _ => {}
         });
@@ -225,7 +229,7 @@ impl PcapNg {
     }
 }
 
-fn damaged(buffer: &Buffer, what: &str) -> Step {
+fn damaged(buffer: &ReadBuffer, what: &str) -> CaptureItem {
     let at = buffer.offset();
-    Step::End(Some(format!("damaged at byte {at}: {what}; the packets before it were used")))
+    CaptureItem::End(Some(format!("damaged at byte {at}: {what}; the packets before it were used")))
 }

@@ -8,17 +8,17 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Applies the filter to all threads; returns the number of calls allowed, or `None` where there is no filter. With `raw`,
 /// packet sockets can be opened.
 pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(None) };
-    let compile = |rules: Rules, otherwise, then| -> io::Result<BpfProgram> {
+    let compile = |rules: SyscallRules, otherwise, then| -> io::Result<BpfProgram> {
         let filter = SeccompFilter::new(rules, otherwise, then, arch).map_err(io::Error::other)?;
         filter.try_into().map_err(io::Error::other)
     };
-    let mut allowed: Rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut allowed: SyscallRules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     let families: &[i32] = if raw {
         &[libc::AF_INET, libc::AF_INET6, libc::AF_PACKET]
     } else {
@@ -29,7 +29,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let requests = IOCTLS.iter().map(|request| u64::from(*request as u32));
     allowed.insert(libc::SYS_ioctl, one_of(1, requests).map_err(io::Error::other)?);
     let calls = allowed.len();
-    let fatal: Rules = FATAL.iter().map(|call| (*call, Vec::new())).collect();
+    let fatal: SyscallRules = FATAL.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     // The last one forbids further filters.
     let programs = [

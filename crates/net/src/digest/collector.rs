@@ -4,8 +4,10 @@ use super::nonce;
 use crate::clock::tick;
 use crate::sockets;
 use jitlat_proto::Machine;
-use jitlat_proto::digest::{Collector, CollectorEvent, CollectorInput, DigestError, Listen, Refusal, Rule};
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::digest::{
+    Collector, CollectorEvent, CollectorInput, DigestError, DigestRefusal, DigestRule, Listen,
+};
+use jitlat_proto::jitlat::PresharedKey;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -52,7 +54,7 @@ pub enum CollectorError {
 
 fn advice(why: &DigestError) -> &'static str {
     match why {
-        DigestError::Refused(Refusal::Key, _) | DigestError::NotAuthenticated | DigestError::Proof => {
+        DigestError::Refused(DigestRefusal::Key, _) | DigestError::NotAuthenticated | DigestError::Proof => {
             " (both hosts need the same file with --key-file)"
         }
         _ => "",
@@ -75,7 +77,7 @@ impl DigestCollector {
         host: &str,
         port: u16,
         ask: Listen,
-        key: Option<Key>,
+        key: Option<PresharedKey>,
     ) -> Result<DigestCollector, CollectorError> {
         let failed = |source| CollectorError::Connect { host: host.to_owned(), port, source };
         let stream = sockets::connect_host(host, port, CONNECT_TIMEOUT).map_err(failed)?;
@@ -114,7 +116,7 @@ impl DigestCollector {
     }
 
     /// Makes it report digests by this rule from now on.
-    pub fn rule(&mut self, rule: Rule) {
+    pub fn rule(&mut self, rule: DigestRule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }
 
@@ -123,8 +125,8 @@ impl DigestCollector {
         self.machine.handle(tick(), CollectorInput::Stop);
     }
 
-    /// The next event, after waiting up to `patience`; `None` if there is none.
-    pub fn poll(&mut self, patience: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
+    /// The next event, after waiting up to `timeout`; `None` if there is none.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
         if let Some(event) = self.next_event()? {
             return Ok(Some(event));
         }
@@ -132,8 +134,8 @@ impl DigestCollector {
         let mut out = Vec::new();
         while self.machine.poll_transmit(tick(), &mut out) {}
         self.stream.write_all(&out).map_err(broken)?;
-        let patience = patience.max(Duration::from_millis(1));
-        self.stream.set_read_timeout(Some(patience)).map_err(broken)?;
+        let timeout = timeout.max(Duration::from_millis(1));
+        self.stream.set_read_timeout(Some(timeout)).map_err(broken)?;
         match self.stream.read(&mut self.buffer) {
             Ok(0) => self.machine.handle(tick(), CollectorInput::Closed),
             Ok(n) => self.machine.handle(tick(), CollectorInput::Bytes(&self.buffer[..n])),

@@ -13,11 +13,13 @@ use jitlat_core::time::WallTime;
 use jitlat_passive::echo::is_echo;
 use jitlat_passive::identity::salted;
 use jitlat_passive::packet::decode;
-use jitlat_passive::{Packet, PacketPreview};
+use jitlat_passive::{IpPacket, PacketPreview};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::DigestError;
-use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};
-use jitlat_proto::jitlat::Keys;
+use jitlat_proto::digest::{
+    CaptureTotals, Digest, DigestRefusal, DigestRule, Exporter, ExporterEvent, ExporterInput,
+};
+use jitlat_proto::jitlat::PresharedKeys;
 use jitlat_proto::policy::{self, Ask, DIGESTS, Gate, Grant, Policy, Service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,7 +44,7 @@ pub struct DigestExporter {
     /// Interfaces that may be captured at.
     pub interfaces: Vec<String>,
     /// The keys of which a collector must prove one; none: no key needed.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// Most digests a second sent to one collector.
     pub rate: u32,
     /// How to capture at the interfaces.
@@ -82,11 +84,11 @@ impl DigestExporter {
         addresses: &[SocketAddr],
         gate: Gate,
     ) -> Result<RunningService, ExporterError> {
-        self.serve_patiently(addresses, gate, INTRODUCTION_TIMEOUT)
+        self.serve_with_timeouts(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
     /// The same with another limit on how long a connection may take to ask.
-    fn serve_patiently(
+    fn serve_with_timeouts(
         self,
         addresses: &[SocketAddr],
         gate: Gate,
@@ -99,20 +101,20 @@ impl DigestExporter {
         let bind = |(address, source)| ExporterError::Bind { address, source };
         let stop = StopSignal::new()?;
         let acceptor = Acceptor::bind(addresses, gate.clone(), stop.clone()).map_err(bind)?;
-        let serving = Connections { service: self, stop, gate, introduction };
+        let serving = DigestConnections { service: self, stop, gate, introduction };
         Ok(acceptor.start(Arc::new(serving))?)
     }
 }
 
 /// State shared by all connections.
-struct Connections {
+struct DigestConnections {
     service: DigestExporter,
     stop: StopSignal,
     gate: Gate,
     introduction: Duration,
 }
 
-impl ConnectionService for Connections {
+impl ConnectionService for DigestConnections {
     fn name(&self) -> &'static str {
         "digests"
     }
@@ -122,20 +124,20 @@ impl ConnectionService for Connections {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        if let Err(why) = Conversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
+        if let Err(why) = DigestConversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
             info!(%peer, "digests ended: {why}");
         }
     }
 
-    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::Refusal) {
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::PolicyRefusal) {
         // If the collector does not read it, it does not get the reason.
-        let _ = stream.write(&Exporter::turn_away(Refusal::Busy, &why.to_string()));
+        let _ = stream.write(&Exporter::turn_away(DigestRefusal::Busy, &why.to_string()));
     }
 }
 
 /// One collector being served.
-struct Conversation<'a> {
-    shared: &'a Connections,
+struct DigestConversation<'a> {
+    shared: &'a DigestConnections,
     peer: SocketAddr,
     grant: &'a Grant,
     stream: TcpStream,
@@ -153,23 +155,23 @@ struct Capturing {
     began: WallTime,
     available: usize,
     salt: u64,
-    rule: Option<Rule>,
+    rule: Option<DigestRule>,
     _session: Grant,
 }
 
-impl Conversation<'_> {
+impl DigestConversation<'_> {
     fn begin<'a>(
         stream: TcpStream,
-        shared: &'a Connections,
+        shared: &'a DigestConnections,
         peer: SocketAddr,
         grant: &'a Grant,
-    ) -> io::Result<Conversation<'a>> {
+    ) -> io::Result<DigestConversation<'a>> {
         stream.set_nodelay(true)?;
         sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
         let exporter = Exporter::new(shared.service.keys.clone(), shared.service.rate, nonce()?, tick());
-        Ok(Conversation {
+        Ok(DigestConversation {
             shared,
             peer,
             grant,
@@ -283,30 +285,37 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
+    fn open(
+        &mut self,
+        ask: &jitlat_proto::digest::Listen,
+        salt: u64,
+    ) -> Result<String, (DigestRefusal, String)> {
         let service = &self.shared.service;
         let place = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
         let session = self
             .shared
             .gate
             .admit(DIGESTS, self.peer.ip(), place, clock::steady())
-            .map_err(|e| (Refusal::Busy, e.to_string()))?;
+            .map_err(|e| (DigestRefusal::Busy, e.to_string()))?;
         session.set_busy();
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
         let Some(interface) = allowed else {
             let offered = service.interfaces.join(", ");
-            return Err((Refusal::Interface, format!("'{}' is not offered; {offered} is", ask.interface)));
+            return Err((
+                DigestRefusal::Interface,
+                format!("'{}' is not offered; {offered} is", ask.interface),
+            ));
         };
         let live = InterfaceCapture::open(interface, service.settings)
             .and_then(|live| live.limit_to(&ask.hosts).map(|()| live))
-            .map_err(|e| (Refusal::Failed, e.to_string()))?;
+            .map_err(|e| (DigestRefusal::Failed, e.to_string()))?;
         let available = usize::from(ask.available);
         self.capture =
             Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _session: session });
         Ok(interface.clone())
     }
 
-    fn follow(&mut self, rule: Rule) {
+    fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
         let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
         // Where the kernel cannot filter, this thread does.
@@ -333,8 +342,8 @@ impl Conversation<'_> {
         let mut all = 0;
         while all < MAX_PACKETS {
             let before = clock::wall();
-            let patience = if all == 0 { MAX_WAIT } else { Duration::ZERO };
-            let polled = live.poll(patience, |f| {
+            let timeout = if all == 0 { MAX_WAIT } else { Duration::ZERO };
+            let polled = live.poll(timeout, |f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 if is_own(&p, port) {
                     return;
@@ -355,7 +364,7 @@ impl Conversation<'_> {
             });
             match polled {
                 Ok(0) => {
-                    let totals = Totals { frames: live.frames(), drops: live.drops() };
+                    let totals = CaptureTotals { frames: live.frames(), drops: live.drops() };
                     exporter.covers(*began, (before - live.delay()).max(*began), totals);
                     return None;
                 }
@@ -371,15 +380,15 @@ impl Conversation<'_> {
     }
 }
 
-fn digest(rule: &Rule, p: &Packet<'_>, at: WallTime, salt: u64) -> Option<Digest> {
-    let way = rule.sides.way(p)?;
+fn digest(rule: &DigestRule, p: &IpPacket<'_>, at: WallTime, salt: u64) -> Option<Digest> {
+    let direction = rule.sides.direction(p)?;
     let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
     let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));
     if !protocol || !port || rule.without_echoes && is_echo(p) {
         return None;
     }
-    let id = salted(rule.identity.identify(p, Some(way))?, salt);
-    Some(Digest { at, id, length: p.length, way })
+    let id = salted(rule.identity.identify(p, Some(direction))?, salt);
+    Some(Digest { at, id, length: p.length, direction })
 }
 
 #[cfg(test)]

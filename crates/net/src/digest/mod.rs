@@ -8,14 +8,14 @@ pub use collector::{CollectorError, DigestCollector};
 pub use exporter::{DigestExporter, ExporterError};
 
 use jitlat_core::spec::CONTROL_PORT;
-use jitlat_passive::Packet;
+use jitlat_passive::IpPacket;
 use jitlat_passive::packet::TCP;
 use std::io;
 
 /// Whether a packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such packets are
 /// excluded at both points; otherwise every digest sent would produce another.
 #[inline]
-pub fn is_own(p: &Packet<'_>, port: u16) -> bool {
+pub fn is_own(p: &IpPacket<'_>, port: u16) -> bool {
     let own = |x: u16| x == port || x == CONTROL_PORT;
     p.protocol == TCP && p.ports().is_some_and(|(from, to)| own(from) || own(to))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Differences between consecutive readings of one clock, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Reading {
+pub struct ClockReading {
     /// Number of readings.
     pub reads: u64,
     /// The smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
@@ -20,7 +20,7 @@ pub struct Reading {
     pub p999: Span,
     /// Largest difference.
     pub max: Span,
-    /// Differences above [`STALL`]: the program or the whole machine was stopped.
+    /// Differences above [`MIN_STALL`]: the program or the whole machine was stopped.
     pub stalls: u64,
     /// Total length of the stalls.
     pub stalled: Span,
@@ -31,7 +31,7 @@ pub struct Reading {
 }
 
 /// A longer difference is a stall.
-pub const STALL: Span = Span::micros(100);
+pub const MIN_STALL: Span = Span::micros(100);
 
 /// Differences up to this many ns are counted one by one; longer ones are rare and kept as values.
 const MAX_COUNTED_NS: usize = 4096;
@@ -39,18 +39,18 @@ const MAX_COUNTED_NS: usize = 4096;
 const MAX_LONG_VALUES: usize = 1 << 16;
 
 /// Reads the wall clock continuously for `budget`, at least 100 000 times.
-pub fn read_wall(budget: Span) -> Reading {
+pub fn read_wall(budget: Span) -> ClockReading {
     observe(wall, budget)
 }
 
 /// Reads the steady clock in the same way.
-pub fn read_steady(budget: Span) -> Reading {
+pub fn read_steady(budget: Span) -> ClockReading {
     observe(steady, budget)
 }
 
-fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) -> Reading {
+fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) -> ClockReading {
     const MIN_READINGS: u64 = 100_000;
-    let mut tally = Tally::new();
+    let mut tally = ReadingTally::new();
     let begin = steady();
     let mut before = clock();
     loop {
@@ -68,16 +68,16 @@ fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) ->
     }
 }
 
-struct Tally {
+struct ReadingTally {
     reads: u64,
     counts: Box<[u64]>,
     long: Vec<i64>,
     backwards: u64,
 }
 
-impl Tally {
-    fn new() -> Tally {
-        Tally {
+impl ReadingTally {
+    fn new() -> ReadingTally {
+        ReadingTally {
             reads: 0,
             counts: vec![0; MAX_COUNTED_NS].into(),
             long: Vec::with_capacity(MAX_LONG_VALUES),
@@ -96,7 +96,7 @@ impl Tally {
         }
     }
 
-    fn finish(mut self, watched: Span) -> Reading {
+    fn finish(mut self, watched: Span) -> ClockReading {
         self.long.sort_unstable();
         let short: u64 = self.counts.iter().sum();
         let all = short + self.long.len() as u64;
@@ -114,8 +114,8 @@ impl Tally {
             Span(found.unwrap_or_default() as i64)
         };
         let smallest = self.counts.iter().skip(1).position(|n| *n > 0).map(|i| Span(i as i64 + 1));
-        let stalls = || self.long.iter().filter(|d| **d > STALL.0);
-        Reading {
+        let stalls = || self.long.iter().filter(|d| **d > MIN_STALL.0);
+        ClockReading {
             reads: self.reads,
             resolution: smallest.or(self.long.first().map(|d| Span(*d))),
             p50: at(500),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn stalls_and_steps_back_are_distinguished_from_the_cost_of_a_reading() {
-        let mut tally = Tally::new();
+        let mut tally = ReadingTally::new();
         for d in (0..998).map(|i| 20 + i % 10).chain([20_000_000, -5]) {
             tally.add(Span(d));
         }

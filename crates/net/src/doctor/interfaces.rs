@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 /// One interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Interface {
+pub struct InterfaceReport {
     /// Its name.
     pub name: String,
     /// Its driver.
@@ -84,9 +84,9 @@ impl Abilities {
 }
 
 /// Every interface that is up, sorted by name.
-pub fn all() -> Vec<Interface> {
+pub fn all() -> Vec<InterfaceReport> {
     use nix::net::if_::InterfaceFlags as Flags;
-    let mut found: BTreeMap<String, Interface> = BTreeMap::new();
+    let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();
     let asking = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
     for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
         if !entry.flags.contains(Flags::IFF_UP) {
@@ -101,7 +101,7 @@ pub fn all() -> Vec<Interface> {
     found.into_values().collect()
 }
 
-fn describe(name: &str, asking: Option<&UdpSocket>) -> Interface {
+fn describe(name: &str, asking: Option<&UdpSocket>) -> InterfaceReport {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
     let stamps = asking.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
@@ -109,7 +109,7 @@ fn describe(name: &str, asking: Option<&UdpSocket>) -> Interface {
     let coalesce = asking.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
     let index = nix::net::if_::if_nametoindex(name).ok();
     let queues = index.and_then(|index| launch::disciplines(index).ok()).unwrap_or_default();
-    Interface {
+    InterfaceReport {
         launch_times: queues.iter().find_map(|queue| queue.etf).map(|etf| match etf.offload {
             true => LaunchTimes::Adapter,
             false => LaunchTimes::Kernel,

@@ -2,24 +2,24 @@
 //! measured by the code that runs the test.
 
 use crate::client::{self, ClientError, TestRequest};
-use crate::pace::Pacing;
+use crate::pace::{Pacing, SendSettings};
 use crate::reflect::{Reflectors, StampReflector};
-use crate::server::{Server, ServerError, ServerSettings};
-use crate::stamp::Stamps;
+use crate::server::{JitlatServer, ServerError, ServerSettings};
+use crate::stamp::StampMode;
 use crate::twoway;
-use crate::twoway::client::{Link, Measured, PingError};
+use crate::twoway::client::{PingError, TwoWayLink, TwoWayMeasured};
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::observer::Event;
-use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
-use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_core::{Direction, Dscp, PacketRecord, Session, StampSource, TestSpec};
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
 use jitlat_proto::policy::Policy;
 use jitlat_proto::stamp;
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::twoway::PingPlan;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Why the baseline could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -50,35 +50,29 @@ pub enum LoopbackError {
 pub fn one_way(
     spec: &TestSpec,
     pacing: &Pacing,
-    stamps: Source,
+    stamps: StampSource,
     stop: &AtomicBool,
 ) -> Result<(Vec<Session>, Vec<PacketRecord>), LoopbackError> {
-    let test_port = UdpSocket::bind((HERE, 0))?.local_addr()?.port();
+    let test_port = UdpSocket::bind((LOOPBACK, 0))?.local_addr()?.port();
     let service = ServerSettings {
-        bind: vec![SocketAddr::from((HERE, 0))],
+        bind: vec![SocketAddr::from((LOOPBACK, 0))],
         test_port,
-        limits: Limits::default(),
+        limits: ServerLimits::default(),
         keys: Default::default(),
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
         priority: None,
     };
-    let server = Server::bind(service)?.start()?;
+    let server = JitlatServer::bind(service)?.start()?;
     // Either direction will do: both ends are this host.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
     let request = TestRequest {
-        host: HERE.to_string(),
+        host: LOOPBACK.to_string(),
         control_port: server.addresses().first().map_or(0, SocketAddr::port),
         family: None,
-        bind: Some(IpAddr::V4(HERE)),
-        specs: vec![spec],
-        dialect: Dialect::V3,
-        key: None,
-        pacing: pacing.clone(),
-        priority: None,
-        stamps,
-        segmented: false,
-        feedback: false,
+        bind: Some(IpAddr::V4(LOOPBACK)),
+        terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
+        sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {
@@ -95,23 +89,25 @@ pub fn one_way(
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.
 pub fn two_way(
-    plan: Plan,
+    plan: PingPlan,
     pacing: &Pacing,
-    stamps: Stamps,
+    stamps: StampMode,
     stop: &AtomicBool,
 ) -> Result<Vec<PacketRecord>, LoopbackError> {
     let mut reflectors = Reflectors::new(Policy::default())?;
-    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[HERE.into()]);
+    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[LOOPBACK.into()]);
     let Some((_, to)) = reflectors.listening().first().copied() else {
         let why: Vec<String> = reflectors.failures().iter().map(ToString::to_string).collect();
         return Err(LoopbackError::Reflector(why.join("; ")));
     };
     let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
-    let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };
+    let link = TwoWayLink { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };
     let size = usize::from(plan.spec.payload()).max(stamp::sender::StampOptions::default().size);
-    let sender =
-        stamp::Sender::new(stamp::sender::StampOptions { size, ..stamp::sender::StampOptions::default() });
-    let Measured { mut outcome, .. } = twoway::run(|_| sender, plan, &link, stop)?;
+    let sender = stamp::StampSender::new(stamp::sender::StampOptions {
+        size,
+        ..stamp::sender::StampOptions::default()
+    });
+    let TwoWayMeasured { mut outcome, .. } = twoway::run(|_| sender, plan, &link, stop)?;
     let mut records = Vec::with_capacity(outcome.records.len());
     while let Some(mut block) = outcome.records.take_block() {
         block.iter_mut().for_each(|r| outcome.sent.join(r));
@@ -132,11 +128,11 @@ mod tests {
             TestSpec::new(Direction::Up, Transport::Udp, 20, payload, Span::millis(2), Schedule::Periodic)
                 .unwrap()
         };
-        let (sessions, records) = one_way(&spec(80), &Pacing::default(), Source::Kernel, &stop).unwrap();
+        let (sessions, records) = one_way(&spec(80), &Pacing::default(), StampSource::Kernel, &stop).unwrap();
         assert_eq!((sessions.len(), records.len()), (1, 20));
         assert!(records.iter().all(|r| r.delay().is_some_and(|d| d.0 >= 0)));
-        let plan = Plan { spec: spec(44), wait: None, patience: Span::seconds(2) };
-        let records = two_way(plan, &Pacing::default(), Stamps::Kernel, &stop).unwrap();
+        let plan = PingPlan { spec: spec(44), wait: None, timeout: Span::seconds(2) };
+        let records = two_way(plan, &Pacing::default(), StampMode::Kernel, &stop).unwrap();
         assert_eq!(records.len(), 20);
     }
 }

@@ -14,7 +14,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// What influences how soon a program wakes up on this host. What the kernel does not report is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Machine {
+pub struct MachineReport {
     /// Model name of the processor.
     pub model: Option<String>,
     /// Processors this program may use.
@@ -69,12 +69,12 @@ pub struct IdleState {
     pub exit_us: u64,
 }
 
-impl Machine {
+impl MachineReport {
     /// Reads the facts about this machine.
-    pub fn read() -> Machine {
+    pub fn read() -> MachineReport {
         let clock = Path::new("/sys/devices/system/clocksource/clocksource0");
         let sources = line(clock.join("available_clocksource")).unwrap_or_default();
-        Machine {
+        MachineReport {
             model: model(),
             cpus: affinity(),
             online: line(format!("{CPUS}/online")),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_processor() {
-        let m = Machine::read();
+        let m = MachineReport::read();
         assert!(m.cpus >= 1 && m.load.is_none_or(|l| l >= 0.0), "{m:?}");
         assert!(m.idle_states.is_sorted_by_key(|s| s.exit_us));
     }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 /// Sizes in bytes; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Sockets {
+pub struct SocketReport {
     /// Largest receive buffer that a program may request.
     pub rmem_max: Option<u64>,
     /// Largest send buffer.
@@ -28,9 +28,9 @@ pub struct Sockets {
     pub ping: bool,
 }
 
-impl Sockets {
+impl SocketReport {
     /// Reads the sizes on this host.
-    pub fn read() -> Sockets {
+    pub fn read() -> SocketReport {
         let core = |name: &str| number(format!("/proc/sys/net/core/{name}"));
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
         let of = |s: &UdpSocket| {
@@ -38,7 +38,7 @@ impl Sockets {
             (getsockopt(s, sockopt::RcvBuf).ok(), getsockopt(s, sockopt::SndBuf).ok())
         };
         let (receive, send) = socket.as_ref().map_or((None, None), of);
-        Sockets {
+        SocketReport {
             rmem_max: core("rmem_max"),
             wmem_max: core("wmem_max"),
             rmem_default: core("rmem_default"),
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_socket_gets_some_room() {
-        let s = Sockets::read();
+        let s = SocketReport::read();
         assert!(s.receive.is_some_and(|n| n > 2000), "{s:?}");
     }
 }

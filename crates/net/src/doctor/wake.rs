@@ -1,7 +1,7 @@
 //! How late this host wakes up (metrics §22.2): deadlines one period apart, nothing sent.
 
 use crate::clock::steady;
-use crate::pace::{Mode, Pacer, Pacing};
+use crate::pace::{PaceMode, Pacer, Pacing};
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::time::Span;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Wake-up errors at deadlines of one period, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Lateness {
+pub struct WakeLateness {
     /// `sleep`, `hybrid` or `spin`.
     pub mode: String,
     /// Whether under `SCHED_FIFO`.
@@ -36,7 +36,7 @@ const MIN_DEADLINES: i64 = 10;
 
 /// Waits for deadlines a `period` apart for about `budget`, on a thread that runs as `pacing` says. A period too long
 /// for ten deadlines is replaced by a tenth of the budget; the result has the period used. `None` if stopped.
-pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<Lateness> {
+pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<WakeLateness> {
     let period = Span(period.0.clamp(1, (budget.0 / MIN_DEADLINES).max(1)));
     let deadlines = (budget.0 / period.0).clamp(MIN_DEADLINES, MAX_DEADLINES);
     std::thread::scope(|scope| {
@@ -48,7 +48,7 @@ pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) 
         let (notes, mode, late) = trial.join().ok()?;
         let sample = Sample::new(late.iter().copied());
         let at = |p| sample.edf(Percent(p)).map(Span);
-        Some(Lateness {
+        Some(WakeLateness {
             mode: mode.to_string(),
             realtime: pacing.realtime.is_some() && notes.is_empty(),
             period,
@@ -61,7 +61,7 @@ pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) 
     })
 }
 
-fn meet(mode: Mode, period: Span, deadlines: i64, stop: &AtomicBool) -> Vec<i64> {
+fn meet(mode: PaceMode, period: Span, deadlines: i64, stop: &AtomicBool) -> Vec<i64> {
     let pacer = Pacer::new(mode);
     let mut late = Vec::with_capacity(deadlines as usize);
     let start = steady() + period;

@@ -8,9 +8,9 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
 
 /// Most bytes of packets that an emulator holds; packets beyond that are dropped and counted.
-const MOST_HELD: usize = 64 << 20;
+const MAX_HELD_BYTES: usize = 64 << 20;
 /// Bytes of memory for a packet in addition to its own.
-const OVERHEAD: usize = 64;
+const PACKET_OVERHEAD: usize = 64;
 
 /// The monotonic clock.
 pub(super) fn now() -> SteadyTime {
@@ -68,34 +68,34 @@ impl DeliveryLateness {
     }
 }
 
-struct Held<T> {
+struct DelayedItem<T> {
     due: SteadyTime,
     order: u64,
     bytes: usize,
     what: T,
 }
 
-impl<T> PartialEq for Held<T> {
-    fn eq(&self, o: &Held<T>) -> bool {
+impl<T> PartialEq for DelayedItem<T> {
+    fn eq(&self, o: &DelayedItem<T>) -> bool {
         self.cmp(o) == Ordering::Equal
     }
 }
-impl<T> Eq for Held<T> {}
-impl<T> PartialOrd for Held<T> {
-    fn partial_cmp(&self, o: &Held<T>) -> Option<Ordering> {
+impl<T> Eq for DelayedItem<T> {}
+impl<T> PartialOrd for DelayedItem<T> {
+    fn partial_cmp(&self, o: &DelayedItem<T>) -> Option<Ordering> {
         Some(self.cmp(o))
     }
 }
-impl<T> Ord for Held<T> {
+impl<T> Ord for DelayedItem<T> {
     /// The packet due first is the greatest; of those due at the same time, the one that came first.
-    fn cmp(&self, o: &Held<T>) -> Ordering {
+    fn cmp(&self, o: &DelayedItem<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
 }
 
 /// Packets in transit, delivered in the order they are due.
 pub(super) struct DelayLine<T> {
-    heap: BinaryHeap<Held<T>>,
+    heap: BinaryHeap<DelayedItem<T>>,
     came: u64,
     held: usize,
     pub lateness: DeliveryLateness,
@@ -115,14 +115,14 @@ impl<T> DelayLine<T> {
 
     /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if too much is held already.
     pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
-        let bytes = bytes + OVERHEAD;
-        if self.held + bytes > MOST_HELD {
+        let bytes = bytes + PACKET_OVERHEAD;
+        if self.held + bytes > MAX_HELD_BYTES {
             self.overflow += 1;
             return;
         }
         self.held += bytes;
         self.came += 1;
-        self.heap.push(Held { due, order: self.came, bytes, what });
+        self.heap.push(DelayedItem { due, order: self.came, bytes, what });
     }
 
     /// When the next packet is due.
@@ -167,7 +167,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut line = DelayLine::new();
         for i in 0..3 {
-            line.push(SteadyTime(i), MOST_HELD / 2 - OVERHEAD, i);
+            line.push(SteadyTime(i), MAX_HELD_BYTES / 2 - PACKET_OVERHEAD, i);
         }
         assert_eq!((line.overflow, line.heap.len()), (1, 2));
         line.pop(SteadyTime(5));

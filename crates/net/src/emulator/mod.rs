@@ -19,7 +19,7 @@ pub use relay::{Forward, Relay, RelayConfig, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
 use jitlat_core::time::SteadyTime;
-use jitlat_impair::{Deliveries, Impairment, Tally};
+use jitlat_impair::{Deliveries, Impairment, PathTally};
 
 /// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +53,9 @@ fn sequence(payload: &[u8]) -> Option<u64> {
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorReport {
     /// Client to server.
-    pub up: Tally,
+    pub up: PathTally,
     /// Server to client.
-    pub down: Tally,
+    pub down: PathTally,
     /// DeliveryLateness of deliveries.
     pub lateness: DeliveryLateness,
     /// Packets dropped because the emulator itself could not hold or send them.

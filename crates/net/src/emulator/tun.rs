@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Packets read from one device before deadlines are checked again.
-const BATCH: usize = 64;
+const MAX_PACKETS_PER_READ: usize = 64;
 
 /// One end of the path.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Tun {
             Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
         ];
         let (numbering, ports) = (config.numbering, config.ports);
-        let worker = Worker { stopped, ends, paths, numbering, ports, line: DelayLine::new() };
+        let worker = TunWorker { stopped, ends, paths, numbering, ports, line: DelayLine::new() };
         let thread = std::thread::Builder::new().name("tun".to_owned()).spawn(|| worker.run())?;
         Ok(Tun { stop: Some(stop), thread: Some(thread) })
     }
@@ -118,7 +118,7 @@ impl Drop for Tun {
 
 /// How long to wait until a device of the same name is gone: a child process that another thread is starting keeps it
 /// open until its exec.
-const GOING: Duration = Duration::from_secs(5);
+const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens a device in its namespace, which is entered by a temporary thread, so that no other thread is moved.
 fn open(end: &TunEnd) -> Result<File, TunError> {
@@ -130,7 +130,7 @@ fn open(end: &TunEnd) -> Result<File, TunError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
         let file = options.open("/dev/net/tun").map_err(device)?;
-        let until = Instant::now() + GOING;
+        let until = Instant::now() + DEVICE_REMOVAL_TIMEOUT;
         loop {
             match sys::attach_tun(file.as_fd(), &end.device) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
@@ -152,7 +152,7 @@ pub(super) fn enter(name: &str) -> io::Result<()> {
     Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
 }
 
-struct Worker {
+struct TunWorker {
     stopped: UnixStream,
     /// Client, server.
     ends: [File; 2],
@@ -164,7 +164,7 @@ struct Worker {
     line: DelayLine<(usize, Vec<u8>)>,
 }
 
-impl Worker {
+impl TunWorker {
     fn run(mut self) -> EmulatorReport {
         // The default timer slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
@@ -200,7 +200,7 @@ impl Worker {
 
     /// Reads what one end has sent; `false` if its device is gone.
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_READ {
             let packet = match (&self.ends[from]).read(buffer) {
                 Ok(n) => &mut buffer[..n],
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return true,

@@ -1,4 +1,4 @@
-//! [`Batches`]: when a receiver reads again, so that one wake-up takes several packets.
+//! [`BatchPacing`]: when a receiver reads again, so that one wake-up takes several packets.
 //!
 //! A wake-up costs a receiver more than the packets do: of a fast stream, whose arrivals the kernel has stamped, it takes what
 //! has come, leaves the socket alone for up to a millisecond, and takes again what has come. Nothing measured depends on when it reads. A
@@ -19,7 +19,7 @@ const OVERHEAD: u64 = 4096 + 512;
 
 /// Decides how long a receiver pauses after a reading.
 #[derive(Debug)]
-pub(super) struct Batches {
+pub(super) struct BatchPacing {
     /// Packets that may come during a pause; 0: there are no pauses.
     room: u64,
     /// Packets that come at once.
@@ -34,7 +34,7 @@ pub(super) struct Batches {
 
 /// What one reading brought.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct BatchReading {
     /// Packets.
     pub packets: usize,
     /// Whether it took as many as it can, so that more may wait.
@@ -45,20 +45,20 @@ pub(super) struct Reading {
     pub drops: Option<u32>,
 }
 
-impl Batches {
+impl BatchPacing {
     /// For a stream of `spec` into a socket whose buffer has `buffer` bytes.
-    pub fn new(spec: &TestSpec, buffer: usize) -> Batches {
+    pub fn new(spec: &TestSpec, buffer: usize) -> BatchPacing {
         let bytes = u64::from(spec.payload()).next_power_of_two() + OVERHEAD;
         let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / BUFFER_SHARE / bytes };
         let burst = match spec.schedule() {
             Schedule::Burst { size } => size.into(),
             _ => 1,
         };
-        Batches { room, burst, emptied: None, taken: 0, drops: 0, longest: Span::ZERO }
+        BatchPacing { room, burst, emptied: None, taken: 0, drops: 0, longest: Span::ZERO }
     }
 
     /// How long to leave the socket alone after a reading at `now`.
-    pub fn pause(&mut self, now: SteadyTime, reading: Reading) -> Span {
+    pub fn pause(&mut self, now: SteadyTime, reading: BatchReading) -> Span {
         if self.room == 0 {
             return Span::ZERO;
         }
@@ -104,14 +104,14 @@ mod tests {
     const SMALL: usize = 425_984;
     const LARGE: usize = 16 << 20;
 
-    fn batches(period: Span, schedule: Schedule, buffer: usize) -> Batches {
+    fn batches(period: Span, schedule: Schedule, buffer: usize) -> BatchPacing {
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, period, schedule).unwrap();
-        Batches::new(&spec, buffer)
+        BatchPacing::new(&spec, buffer)
     }
 
     /// The pauses of a receiver that is always awake in time, in us: it reads at most 32 packets a call, and `rate` packets
     /// come a millisecond.
-    fn pauses(mut batches: Batches, rate: i64) -> Vec<i64> {
+    fn pauses(mut batches: BatchPacing, rate: i64) -> Vec<i64> {
         let (mut now, mut read, mut pauses) = (0, 0, Vec::new());
         for _ in 0..2000 {
             let waiting = now * rate / 1_000_000 - read;
@@ -119,8 +119,12 @@ mod tests {
             // Without a packet the call lasts until the next one.
             now = now.max((read + packets) * 1_000_000 / rate);
             read += packets;
-            let reading =
-                Reading { packets: packets as usize, full: packets == 32, stamped: true, drops: Some(0) };
+            let reading = BatchReading {
+                packets: packets as usize,
+                full: packets == 32,
+                stamped: true,
+                drops: Some(0),
+            };
             let pause = batches.pause(SteadyTime(now), reading);
             now += pause.0 + 2000;
             pauses.push(pause.0 / 1000);
@@ -166,17 +170,21 @@ mod tests {
 
     #[test]
     fn a_dropped_packet_or_one_without_a_stamp_ends_the_pauses() {
-        let reading = Reading { packets: 10, full: false, stamped: true, drops: Some(0) };
+        let reading = BatchReading { packets: 10, full: false, stamped: true, drops: Some(0) };
         for bad in [
-            Reading { drops: Some(1), ..reading },
-            Reading { stamped: false, ..reading },
-            Reading { drops: Some(1), full: true, ..reading },
+            BatchReading { drops: Some(1), ..reading },
+            BatchReading { stamped: false, ..reading },
+            BatchReading { drops: Some(1), full: true, ..reading },
         ] {
             let mut batches = batches(Span::micros(10), Schedule::Periodic, LARGE);
             let mut at = |us: i64, reading| batches.pause(SteadyTime(us * 1000), reading);
             assert_eq!(at(0, reading), Span::ZERO, "nothing is known of the rate yet");
             assert_eq!(at(100, reading), MAX_PAUSE);
-            assert_eq!(at(1000, Reading { drops: None, ..reading }), MAX_PAUSE, "the kernel said nothing");
+            assert_eq!(
+                at(1000, BatchReading { drops: None, ..reading }),
+                MAX_PAUSE,
+                "the kernel said nothing"
+            );
             assert_eq!(at(1100, bad), Span::ZERO);
             assert_eq!([1200, 1300, 9000].map(|us| at(us, reading)), [Span::ZERO; 3]);
             assert_eq!(batches.longest(), Some(MAX_PAUSE));
@@ -187,7 +195,7 @@ mod tests {
     fn any_times_and_counts_are_survived() {
         let mut batches = batches(Span(1), Schedule::Periodic, usize::MAX);
         for at in [i64::MAX, 0, i64::MIN + 1, 5, 5] {
-            let reading = Reading { packets: usize::MAX, full: false, stamped: true, drops: None };
+            let reading = BatchReading { packets: usize::MAX, full: false, stamped: true, drops: None };
             let pause = batches.pause(SteadyTime(at), reading);
             assert!((Span::ZERO..=MAX_PAUSE).contains(&pause));
         }

@@ -1,11 +1,11 @@
 //! [`Context`]: what the thread of one flow works with.
 
-use super::counters::Counters;
+use super::counters::StreamCounters;
 use super::rendezvous::Rendezvous;
 use super::stop_flags::StopFlags;
 use super::stream_socket::Marks;
 use crate::launch::LaunchHost;
-use crate::pace::Pacing;
+use crate::pace::SendSettings;
 use crate::ring;
 use crate::wake::Waker;
 use jitlat_core::spec::TEST_PORT;
@@ -20,17 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct EngineSettings {
     /// This end of the control connection: test sockets are bound to its address.
     pub local: SocketAddr,
-    /// How the packet threads are scheduled and wait.
-    pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
-    pub priority: Option<u32>,
+    /// How this host sends.
+    pub sending: SendSettings,
     /// Where to wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
     /// Where launch times are asked for, if they are.
     pub launch_host: &'static dyn LaunchHost,
-    /// Whether packets that are due together may leave as one buffer, which the kernel or the adapter cuts: for load
-    /// alone, of whose packets no stamps are kept.
-    pub segmented: bool,
     /// Whether records are also delivered as they arrive ([`Engine::live`]).
     pub live: bool,
 }
@@ -77,15 +72,15 @@ pub(super) struct Context {
     pub(super) settings: EngineSettings,
     pub(super) mailbox: Receiver<Instruction>,
     pub(super) stop_flags: Arc<StopFlags>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) live: Option<ring::Intake<PacketRecord>>,
+    pub(super) counters: Arc<StreamCounters>,
+    pub(super) live: Option<ring::RingIntake<PacketRecord>>,
     pub(super) reporter: Reporter,
 }
 
 impl Context {
     /// The marks of the flow's packets, where this host sends them.
     pub(super) fn marks(&self) -> Marks {
-        Marks { dscp: self.opening.spec.dscp, priority: self.settings.priority }
+        Marks { dscp: self.opening.spec.dscp, priority: self.settings.sending.priority }
     }
 
     /// The address to bind the flow's socket to. If both programs run on one host, a receiving client avoids the usual

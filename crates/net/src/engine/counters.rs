@@ -1,11 +1,11 @@
-//! [`Counters`]: the progress of a stream, for displays.
+//! [`StreamCounters`]: the progress of a stream, for displays.
 
 use jitlat_core::observer::StreamProgress;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The counters of one stream at one host. Written only by its packet thread, read by any thread.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct StreamCounters {
     sent: AtomicU32,
     received: AtomicU32,
     highest: AtomicU32,
@@ -14,7 +14,7 @@ pub struct Counters {
     pub waits: AtomicU32,
 }
 
-impl Counters {
+impl StreamCounters {
     /// Sets the number of data packets sent (or tried) so far.
     #[inline]
     pub(crate) fn set_sent(&self, sent: u32) {

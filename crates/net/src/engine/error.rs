@@ -29,9 +29,9 @@ pub enum FlowError {
     #[error(
         "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?",
         .said,
-        units::duration(*.patience)
+        units::duration(*.timeout)
     )]
-    Silent { peer: SocketAddr, said: &'static str, patience: Span },
+    Silent { peer: SocketAddr, said: &'static str, timeout: Span },
     /// The greeting of a TCP connection failed.
     #[error("greeting TCP {peer} for the test stream: {source}; is a firewall between the hosts?")]
     Greeting { peer: SocketAddr, source: io::Error },

@@ -14,7 +14,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
 /// Most payload bytes of a buffer: those of the longest datagram, less the headers of IPv6.
-const LARGEST: usize = 65_000;
+const MAX_PAYLOAD: usize = 65_000;
 
 /// Gives packets of one stream to the kernel.
 pub(super) struct HandOver<'a> {
@@ -38,7 +38,7 @@ impl<'a> HandOver<'a> {
     /// Packets of `payload` bytes as one buffer, if the system can cut it.
     pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
         let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
-        let together = if can { LARGEST / usize::from(payload) } else { 1 };
+        let together = if can { MAX_PAYLOAD / usize::from(payload) } else { 1 };
         HandOver { socket, together, launch: None }
     }
 
@@ -95,7 +95,7 @@ fn refuses_segments(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{BATCH, Inbox};
+    use crate::sys::{Inbox, MAX_BATCH};
 
     /// The lengths of the datagrams that arrive after `count` packets of `payload` bytes were handed over, and whether
     /// they went together to the end.
@@ -111,7 +111,7 @@ mod tests {
         while !left.is_empty() {
             left = &left[hand_over.send(left, SteadyTime(0)).unwrap()..];
         }
-        let (mut inbox, mut lengths) = (Inbox::new(BATCH, 64), Vec::new());
+        let (mut inbox, mut lengths) = (Inbox::new(MAX_BATCH, 64), Vec::new());
         while lengths.len() < count {
             inbox.receive(to.as_fd(), libc::MSG_WAITFORONE).unwrap();
             lengths.extend(inbox.datagrams().map(|d| d.length));

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
 /// Longest wait before the thread checks its state, in milliseconds.
-pub(crate) const LOOK_AROUND: u16 = 50;
+pub(crate) const MAX_WAIT_MS: u16 = 50;
 
 /// What ended a wait.
-pub(crate) enum Woken {
+pub(crate) enum WakeReason {
     /// An instruction of the conversing thread.
     Instructed(Instruction),
     /// The descriptor is ready, or the wait timed out: check it.
@@ -20,8 +20,8 @@ pub(crate) enum Woken {
 }
 
 impl Context {
-    /// Waits for an instruction of the conversing thread, for `ready`, or for at most `patience` milliseconds.
-    pub fn wait(&self, ready: Option<BorrowedFd<'_>>, patience: u16) -> Woken {
+    /// Waits for an instruction of the conversing thread, for `ready`, or for at most `timeout` milliseconds.
+    pub fn wait(&self, ready: Option<BorrowedFd<'_>>, timeout: u16) -> WakeReason {
         if let Some(woken) = self.instruction() {
             return woken;
         }
@@ -30,23 +30,23 @@ impl Context {
         let waker = &self.stop_flags.waker;
         let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
         fds.extend(ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        let _ = poll(&mut fds, PollTimeout::from(patience.min(LOOK_AROUND)));
+        let _ = poll(&mut fds, PollTimeout::from(timeout.min(MAX_WAIT_MS)));
         waker.clear();
         let errors = fds.get(1).and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLERR));
         if let Some(fd) = ready.filter(|_| errors) {
             discard_error_queue(fd);
         }
-        self.instruction().unwrap_or(Woken::Look)
+        self.instruction().unwrap_or(WakeReason::Look)
     }
 
-    fn instruction(&self) -> Option<Woken> {
+    fn instruction(&self) -> Option<WakeReason> {
         if self.stop_flags.is_closed() {
-            return Some(Woken::Over);
+            return Some(WakeReason::Over);
         }
         match self.mailbox.try_recv() {
-            Ok(step) => Some(Woken::Instructed(step)),
-            Err(TryRecvError::Disconnected) => Some(Woken::Over),
-            Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(Woken::Over),
+            Ok(step) => Some(WakeReason::Instructed(step)),
+            Err(TryRecvError::Disconnected) => Some(WakeReason::Over),
+            Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(WakeReason::Over),
         }
     }
 }

@@ -22,34 +22,34 @@ pub(crate) use context::EngineSettings;
 use crate::ring::{self, Outlet};
 use crate::wake::Waker;
 use context::{Context, Instruction, Reporter};
-use counters::Counters;
+use counters::StreamCounters;
 use jitlat_core::observer::StreamProgress;
 use jitlat_core::{PacketRecord, SteadyTime, Transport};
-use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Opening, Role, WATCHED_RECORDS};
+use jitlat_proto::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Opening, WATCHED_RECORDS};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use stop_flags::StopFlags;
-use watched::Watched;
+use watched::WatchedFlow;
 
 /// All flows of one control connection.
 pub struct Engine {
     settings: EngineSettings,
-    flows: Vec<Flow>,
+    flows: Vec<FlowHandle>,
     reporter: Reporter,
     reports: Receiver<FlowReport>,
 }
 
 /// The conversing thread's handle of a flow.
-struct Flow {
+struct FlowHandle {
     id: FlowId,
     packets: u32,
     mailbox: Sender<Instruction>,
     stop_flags: Arc<StopFlags>,
-    counters: Arc<Counters>,
+    counters: Arc<StreamCounters>,
     live: Option<Outlet<PacketRecord>>,
-    watched: Option<Watched>,
+    watched: Option<WatchedFlow>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,16 +67,16 @@ impl Engine {
     }
 
     /// Executes a command.
-    pub fn command(&mut self, command: Command) {
+    pub fn command(&mut self, command: FlowCommand) {
         match command {
-            Command::Open(opening) => self.open(*opening),
-            Command::Connect { flow, peer, greeting } => {
+            FlowCommand::Open(opening) => self.open(*opening),
+            FlowCommand::Connect { flow, peer, greeting } => {
                 self.instruct(flow, Instruction::Connect(peer, greeting));
             }
-            Command::Start(flow) => self.instruct(flow, Instruction::Start),
-            Command::Cut(flow, linger) => self.end(flow, |flags| flags.cut(linger)),
-            Command::Stop(flow) => self.end(flow, StopFlags::stop),
-            Command::Close(flow) => self.end(flow, StopFlags::close),
+            FlowCommand::Start(flow) => self.instruct(flow, Instruction::Start),
+            FlowCommand::Cut(flow, linger) => self.end(flow, |flags| flags.cut(linger)),
+            FlowCommand::Stop(flow) => self.end(flow, StopFlags::stop),
+            FlowCommand::Close(flow) => self.end(flow, StopFlags::close),
         }
     }
 
@@ -129,14 +129,14 @@ impl Engine {
     fn try_open(&mut self, opening: Opening) -> io::Result<()> {
         let (mailbox, inbox) = channel();
         let stop_flags = Arc::new(StopFlags::new()?);
-        let counters = Arc::new(Counters::default());
-        let receives = opening.role == Role::Receive;
+        let counters = Arc::new(StreamCounters::default());
+        let receives = opening.role == FlowRole::Receive;
         let (intake, live, watched) = if self.settings.live && receives {
             let (intake, outlet) = ring::ring(&opening.spec);
             (Some(intake), Some(outlet), None)
         } else if opening.watched && receives {
             let (intake, outlet) = ring::of_slots(WATCHED_RECORDS);
-            (Some(intake), None, Some(Watched::new(outlet)))
+            (Some(intake), None, Some(WatchedFlow::new(outlet)))
         } else {
             (None, None, None)
         };
@@ -156,7 +156,7 @@ impl Engine {
             Transport::Tcp => tcp_flow::run(context, &connections),
         };
         let thread = std::thread::Builder::new().name(format!("flow {}", id.0)).spawn(run)?;
-        self.flows.push(Flow {
+        self.flows.push(FlowHandle {
             id,
             packets,
             mailbox,
@@ -169,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    fn flow(&self, id: FlowId) -> Option<&Flow> {
+    fn flow(&self, id: FlowId) -> Option<&FlowHandle> {
         self.flows.iter().find(|f| f.id == id)
     }
 

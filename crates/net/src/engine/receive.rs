@@ -1,26 +1,26 @@
 //! The receiving thread: takes packets in batches and stores a record of each in memory allocated before.
 
-use super::batches::{Batches, Reading};
+use super::batches::{BatchPacing, BatchReading};
 use super::context::Context;
 use crate::clock::{steady, wall};
 use crate::cmsg::ReceivedInfo;
 use crate::pace::sleep_until;
-use crate::sys::{BATCH, Inbox};
-use jitlat_core::{PacketRecord, Source, Span, Stamp, WallTime};
+use crate::sys::{Inbox, MAX_BATCH};
+use jitlat_core::{PacketRecord, Span, Stamp, StampSource, WallTime};
 use jitlat_proto::jitlat::Recording;
-use jitlat_proto::jitlat::flow::{FlowReport, ReceiveReport, Role, SendReport};
+use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, ReceiveReport, SendReport};
 use jitlat_proto::jitlat::framing::Framer;
-use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::stream::{Finish, Received, Reception, StreamReceiver};
+use jitlat_proto::jitlat::packet::PacketHeader;
+use jitlat_proto::jitlat::stream::{Finish, Reception, StreamArrival, StreamReceiver};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
 /// Records for which memory is allocated before the stream. A longer stream allocates more.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
-struct Stream<'a> {
+struct ReceivingStream<'a> {
     context: &'a mut Context,
     receiver: StreamReceiver,
     recording: Recording,
@@ -33,16 +33,16 @@ struct Stream<'a> {
     requests: u32,
 }
 
-impl<'a> Stream<'a> {
-    fn start(context: &'a mut Context) -> Stream<'a> {
-        context.reporter.note(context.settings.pacing.apply());
+impl<'a> ReceivingStream<'a> {
+    fn start(context: &'a mut Context) -> ReceivingStream<'a> {
+        context.reporter.note(context.settings.sending.pacing.apply());
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
-        recording.reserve((packets + packets / 16).min(RESERVED));
-        let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady())
+        recording.reserve((packets + packets / 16).min(RESERVED_RECORDS));
+        let receiver = StreamReceiver::new(&opening.spec, opening.timeouts, opening.greetings, steady())
             .limited_to(opening.peak);
-        Stream {
+        ReceivingStream {
             context,
             receiver,
             recording,
@@ -84,7 +84,7 @@ impl<'a> Stream<'a> {
     }
 
     fn report(self, finish: Finish) {
-        let Stream { context, recording, drops, pause, .. } = self;
+        let ReceivingStream { context, recording, drops, pause, .. } = self;
         if !context.stop_flags.is_closed() {
             let report = ReceiveReport { recording, finish, drops: drops.map(u64::from), pause };
             context.reporter.report(FlowReport::Received(context.opening.flow, report));
@@ -94,12 +94,12 @@ impl<'a> Stream<'a> {
 
 /// Receives a UDP stream to its end.
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
-    let mut stream = Stream::start(context);
+    let mut stream = ReceivingStream::start(context);
     // One byte more than agreed reveals a longer packet.
     let mut inbox =
-        Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
+        Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
     let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
-    let mut batches = Batches::new(&stream.context.opening.spec, buffer);
+    let mut batches = BatchPacing::new(&stream.context.opening.spec, buffer);
     let finish = loop {
         if let Some(finish) = stream.over() {
             break finish;
@@ -113,7 +113,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
             stream.drops = info.drops.or(stream.drops);
             stamped &= info.stamp.is_some();
             let how = Reception {
-                stamp: info.stamp.unwrap_or(Stamp { at: read, source: Source::User }),
+                stamp: info.stamp.unwrap_or(Stamp { at: read, source: StampSource::User }),
                 read: info.stamp.is_some().then_some(read),
                 steady: now,
                 full_len: Some(datagram.length),
@@ -121,12 +121,12 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
                 traffic_class: info.traffic_class,
             };
             match stream.receiver.packet(datagram.data, &how) {
-                Received::Packet(record) => stream.keep(record),
-                Received::Hello(token) => drop(socket.send(&Header::hello(token).to_bytes())),
-                Received::Sentinel | Received::Noise => {}
+                StreamArrival::Packet(record) => stream.keep(record),
+                StreamArrival::Hello(token) => drop(socket.send(&PacketHeader::hello(token).to_bytes())),
+                StreamArrival::Sentinel | StreamArrival::Noise => {}
             }
         }
-        let reading = Reading { packets, full: packets == BATCH, stamped, drops: stream.drops };
+        let reading = BatchReading { packets, full: packets == MAX_BATCH, stamped, drops: stream.drops };
         let pause = batches.pause(now, reading);
         if pause > Span::ZERO {
             sleep_until(now + pause);
@@ -138,13 +138,13 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
 
 /// Receives a TCP stream to its end. `head`: bytes of it that were read before.
 pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
-    let mut stream = Stream::start(context);
+    let mut stream = ReceivingStream::start(context);
     let mut framer = Framer::new(stream.context.opening.spec.payload().into());
     let mut buffer = vec![0; 1 << 18];
-    let mut take = |stream: &mut Stream, bytes: &[u8], read: WallTime| {
-        let how = Reception::new(Stamp { at: read, source: Source::User }, steady());
+    let mut take = |stream: &mut ReceivingStream, bytes: &[u8], read: WallTime| {
+        let how = Reception::new(Stamp { at: read, source: StampSource::User }, steady());
         framer.push(bytes, |record| {
-            if let Received::Packet(record) = stream.receiver.packet(record, &how) {
+            if let StreamArrival::Packet(record) = stream.receiver.packet(record, &how) {
                 stream.keep(record);
             }
         });
@@ -173,11 +173,11 @@ pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
 /// Reports a flow that was stopped before its stream began.
 pub fn nothing(context: &Context) {
     match context.opening.role {
-        Role::Send => {
+        FlowRole::Send => {
             let flow = context.opening.flow;
             context.reporter.report(FlowReport::Sent(flow, SendReport::default()));
         }
-        Role::Receive => empty(context, Finish::Cut),
+        FlowRole::Receive => empty(context, Finish::Cut),
     }
 }
 

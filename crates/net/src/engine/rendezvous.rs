@@ -11,7 +11,7 @@ use crate::wake::{self, Waker};
 use crate::{audit, sockets};
 use jitlat_core::{Span, SteadyTime, Transport};
 use jitlat_proto::jitlat::packet::HEADER_LEN;
-use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
+use jitlat_proto::jitlat::rendezvous::{ExpectedPeer, WaitingFlows};
 use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, TEST_PORT};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -58,15 +58,15 @@ pub(crate) struct Rendezvous {
 
 #[derive(Default)]
 struct Registrations {
-    ports: Vec<Arc<Port>>,
+    ports: Vec<Arc<SharedPort>>,
     /// Ports that no flow waits at any more: open until the thread lets go of them.
-    closing: Vec<Weak<Port>>,
+    closing: Vec<Weak<SharedPort>>,
     waiting: WaitingFlows<Notify>,
     running: bool,
 }
 
 /// A shared port that is open.
-struct Port {
+struct SharedPort {
     local: SocketAddr,
     socket: PortSocket,
 }
@@ -110,7 +110,7 @@ impl Rendezvous {
         self: &Arc<Rendezvous>,
         local: SocketAddr,
         peer: IpAddr,
-        expected: Expected,
+        expected: ExpectedPeer,
         notify: Notify,
     ) -> io::Result<Registration> {
         let transport = notify.transport();
@@ -118,7 +118,7 @@ impl Rendezvous {
         let local = match state.open_port(local, transport) {
             Some(local) => local,
             None => {
-                let port = Port::open(local, transport)?;
+                let port = SharedPort::open(local, transport)?;
                 let local = port.local;
                 state.ports.push(Arc::new(port));
                 local
@@ -147,7 +147,7 @@ impl Drop for Rendezvous {
 impl Registrations {
     /// The address of an open port; one that is about to be closed stays open.
     fn open_port(&mut self, local: SocketAddr, transport: Transport) -> Option<SocketAddr> {
-        let same = |p: &Arc<Port>| p.local == local && p.transport() == transport;
+        let same = |p: &Arc<SharedPort>| p.local == local && p.transport() == transport;
         if !self.ports.iter().any(same) {
             let port = self.closing.iter().filter_map(Weak::upgrade).find(same)?;
             self.ports.push(port);
@@ -169,17 +169,17 @@ impl Registrations {
     }
 }
 
-impl Port {
-    fn open(local: SocketAddr, transport: Transport) -> io::Result<Port> {
+impl SharedPort {
+    fn open(local: SocketAddr, transport: Transport) -> io::Result<SharedPort> {
         if transport == Transport::Udp {
             let socket = sockets::bind_udp(local)?;
             // Set after binding, so that a port chosen by the system is not shared.
             socket2::SockRef::from(&socket).set_reuse_address(true)?;
             socket.set_nonblocking(true)?;
-            Ok(Port { local: socket.local_addr()?, socket: PortSocket::Udp(socket) })
+            Ok(SharedPort { local: socket.local_addr()?, socket: PortSocket::Udp(socket) })
         } else {
             let listener = Listener::bind(local)?;
-            Ok(Port { local: listener.local_addr()?, socket: PortSocket::Tcp(listener) })
+            Ok(SharedPort { local: listener.local_addr()?, socket: PortSocket::Tcp(listener) })
         }
     }
 
@@ -238,7 +238,7 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
 }
 
 /// Waits for something to read, for the waker, or until a connection or a listener's pause has lasted long enough.
-fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
+fn wait(waker: &Waker, ports: &[Arc<SharedPort>], unidentified: &[Unidentified]) {
     let mut deadline = unidentified.iter().map(|u| u.until).min();
     let mut readable = vec![waker.as_fd()];
     for port in ports {
@@ -318,7 +318,7 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_proto::jitlat::packet::Header;
+    use jitlat_proto::jitlat::packet::PacketHeader;
     use jitlat_proto::policy::{Policy, Scope};
     use std::io::Write;
     use std::net::Ipv4Addr;
@@ -336,14 +336,17 @@ mod tests {
         let notify = Notify::Connection(Box::new(move |stream, head| met.send((stream, head)).unwrap()));
         let honest = IpAddr::from([127, 0, 0, 2]);
         let local = (Ipv4Addr::LOCALHOST, 0).into();
-        let registration = rendezvous.wait(local, honest, Expected::Token(9), notify).unwrap();
+        let registration = rendezvous.wait(local, honest, ExpectedPeer::Token(9), notify).unwrap();
         let connect =
             |ip| crate::sockets::connect_tcp(Some(ip), registration.local, LIMIT, || false).unwrap();
         let silent: Vec<_> = (0..most + 20).map(|_| connect(Ipv4Addr::LOCALHOST.into())).collect();
         let mut peer = connect(honest);
-        peer.write_all(&Header::hello(9).to_bytes()).unwrap();
+        peer.write_all(&PacketHeader::hello(9).to_bytes()).unwrap();
         let (stream, head) = meets.recv_timeout(LIMIT).unwrap();
-        assert_eq!((stream.peer_addr().unwrap().ip(), head), (honest, Header::hello(9).to_bytes().to_vec()));
+        assert_eq!(
+            (stream.peer_addr().unwrap().ip(), head),
+            (honest, PacketHeader::hello(9).to_bytes().to_vec())
+        );
         drop(silent);
     }
 
@@ -354,7 +357,7 @@ mod tests {
         let peer = IpAddr::from([127, 0, 9, 9]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));
-            rendezvous.wait(local, peer, Expected::AnyConnection, notify).unwrap()
+            rendezvous.wait(local, peer, ExpectedPeer::AnyConnection, notify).unwrap()
         };
         let mut local = SocketAddr::new(peer, 0);
         for _ in 0..500 {

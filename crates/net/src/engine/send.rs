@@ -2,18 +2,18 @@
 
 use super::context::Context;
 use super::hand_over::HandOver;
-use super::sent_times::{Collected, SentTimes};
+use super::sent_times::{CollectedStamps, SentTimes};
 use super::stream_socket;
 use crate::clock::{steady, tick, wall};
 use crate::launch::Launch;
-use crate::pace::{Mode, Pacer};
+use crate::pace::{PaceMode, Pacer};
 use crate::random::{self, Padding};
-use crate::stamp::Stamps;
-use crate::sys::BATCH;
+use crate::stamp::StampMode;
+use crate::sys::MAX_BATCH;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::stream::{Due, StreamSender};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::stream::{ScheduledPacket, StreamSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
@@ -22,13 +22,13 @@ use std::os::fd::AsFd;
 /// Time from the start command to the first packet: the thread is awake and ready by then.
 const START_DELAY: Span = Span::millis(2);
 /// Longest random start offset.
-const LONGEST_PHASE: Span = Span::millis(100);
+const MAX_PHASE: Span = Span::millis(100);
 
 /// A random part of a period, so that tests do not synchronise with anything periodic on the path (RFC 3432 §4). Zero
 /// if the system has no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
-    let range = spec.period().0.clamp(1, LONGEST_PHASE.0);
+    let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
@@ -40,7 +40,7 @@ const MIN_IDLE: Span = Span::micros(500);
 const MAX_STAMP_DELAY: Span = Span::millis(200);
 
 /// The state of the thread during a stream.
-struct Stream<'a> {
+struct SendingStream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
@@ -49,19 +49,19 @@ struct Stream<'a> {
     requests: u32,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> SendingStream<'a> {
     /// The stream, and how to wait for its packets.
-    fn start(context: &'a Context, launch: Option<Launch>) -> (Stream<'a>, Mode) {
-        let (pacing, spec) = (&context.settings.pacing, &context.opening.spec);
+    fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
+        let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
         let (mode, chosen) = match launch {
-            Some(_) => (Mode::Etf, None),
+            Some(_) => (PaceMode::Etf, None),
             None => pacing.mode_at(spec.period()),
         };
         context.reporter.note(chosen);
         let advance = launch.map_or(Span::ZERO, |launch| launch.advance);
         let sender = StreamSender::new(spec, steady() + START_DELAY + advance + phase(spec));
-        (Stream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
+        (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
     /// Whether there are unhandled requests to end.
@@ -115,21 +115,21 @@ fn padding(context: &Context) -> Option<Padding> {
 }
 
 /// Sends a UDP stream to its end, with launch times if there are any.
-pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option<Launch>) {
+pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context, launch);
+    let (mut stream, mode) = SendingStream::start(context, launch);
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
-        None if context.settings.segmented && stamps == Stamps::User => {
+        None if context.settings.sending.segmented && stamps == StampMode::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
         None => HandOver::one_by_one(socket),
     };
     let advance = hand_over.advance();
-    let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
+    let mut dues = [ScheduledPacket { at: SteadyTime(0), seq: 0 }; MAX_BATCH];
     while let Some(due) = stream.sender.due() {
         stream.report_end();
         let Some(now) = pacer.wait_until(due.at - advance, || stream.is_asked()) else {
@@ -140,7 +140,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         let reading = wall();
         // Everything else that is due by now goes in the same call; a sentinel goes alone.
         let mut count = 0;
-        while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < BATCH) {
+        while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
                 break;
             }
@@ -158,7 +158,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
             // Two entries a packet: as many as one call can have sent.
             for _ in 0..2 {
-                if times.collect(socket) < BATCH {
+                if times.collect(socket) < MAX_BATCH {
                     break;
                 }
             }
@@ -175,7 +175,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         while times.collect(socket) > 0 {}
         stream.failed += times.missed();
     }
-    let Collected { stamps, lost, note } = times.finish();
+    let CollectedStamps { stamps, lost, note } = times.finish();
     context.reporter.note(note);
     stream.report(stamps, lost);
 }
@@ -186,7 +186,7 @@ fn send_all(
     context: &Context,
     socket: &UdpSocket,
     hand_over: &mut HandOver<'_>,
-    dues: &[Due],
+    dues: &[ScheduledPacket],
     mut reading: WallTime,
     padding: Padding,
     times: &mut SentTimes,
@@ -194,13 +194,13 @@ fn send_all(
     let mut failed = 0;
     let mut rest = dues;
     while !rest.is_empty() {
-        let mut headers = [[0; HEADER_LEN]; BATCH];
-        let mut packets = [[IoSlice::new(&[]); 2]; BATCH];
+        let mut headers = [[0; HEADER_LEN]; MAX_BATCH];
+        let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
             // With a launch time a packet says when it is to leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
-            *header = Header { sent, seq: due.seq }.to_bytes();
+            *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
         for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
             *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
@@ -243,7 +243,7 @@ fn send_all(
 /// schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context, None);
+    let (mut stream, mode) = SendingStream::start(context, None);
     let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
@@ -258,7 +258,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
             }
             continue;
         }
-        let header = Header { sent: wall(), seq: due.seq }.to_bytes();
+        let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
             // The connection is gone, and so are all later packets.
             stream.sender.failed(steady());

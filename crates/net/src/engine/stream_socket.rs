@@ -1,7 +1,7 @@
 //! Sockets of test streams: their options, and non-blocking writes.
 
 use crate::sockets::{enlarge, mark, observe, prefer};
-use crate::stamp::{self, Stamps, Ways};
+use crate::stamp::{self, StampMode, StampedPackets};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -35,10 +35,10 @@ impl Marks {
 /// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
-    ways: Ways,
+    ways: StampedPackets,
     marks: Marks,
-    stamps: Stamps,
-) -> io::Result<(Stamps, Vec<String>)> {
+    stamps: StampMode,
+) -> io::Result<(StampMode, Vec<String>)> {
     let local = socket.local_addr()?;
     let marked = match ways.sent {
         true => marks.set(socket),
@@ -64,10 +64,10 @@ pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Resul
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
 }
 
-/// Waits until `stream` accepts more bytes, for at most `patience`; returns whether it does.
-pub(crate) fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
+/// Waits until `stream` accepts more bytes, for at most `timeout`; returns whether it does.
+pub(crate) fn writable(stream: &TcpStream, timeout: PollTimeout) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut queue, patience).is_ok_and(|n| n > 0)
+    poll(&mut queue, timeout).is_ok_and(|n| n > 0)
 }
 
 /// Writes as much of the concatenated `parts`, from byte `done` on, as the kernel accepts without blocking.

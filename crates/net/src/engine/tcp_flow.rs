@@ -2,16 +2,16 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{LOOK_AROUND, Woken};
+use super::idle::{MAX_WAIT_MS, WakeReason};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
-use crate::sockets::{self, PatientStream};
+use crate::sockets::{self, TimeoutStream};
 use jitlat_core::Transport::Tcp;
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::rendezvous::Expected;
+use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::rendezvous::ExpectedPeer;
 use socket2::Socket;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
 }
 
 /// How the connection will be made.
-enum Entrance {
+enum TcpEntrance {
     /// Held until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
@@ -37,28 +37,30 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     let (entrance, local) = open(&context, connections)?;
     let id = context.opening.flow;
     context.reporter.report(FlowReport::Opened(id, local.port()));
-    let mut met = Met { connection: None, head: Vec::new() };
+    let mut met = MetConnection { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
     // Connect (not for a classic listener), then Start; a connection may arrive at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
-        match context.wait(None, LOOK_AROUND) {
-            Woken::Instructed(Instruction::Connected(stream, head)) => {
+        match context.wait(None, MAX_WAIT_MS) {
+            WakeReason::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
                 let from = stream.peer_addr().map_err(FlowError::Gone)?;
-                met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
+                met =
+                    MetConnection { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
                 entrance = None;
                 if greeted {
                     context.reporter.report(FlowReport::Greeted(id, from));
                 }
             }
-            Woken::Instructed(Instruction::Connect(peer, greeting)) => {
+            WakeReason::Instructed(Instruction::Connect(peer, greeting)) => {
                 met.connection = Some(match (entrance.take(), met.connection.take()) {
                     (_, Some(stream)) => {
                         echo(&stream, peer, context.opening.meeting)?;
                         stream
                     }
-                    (Some(Entrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting) {
+                    (Some(TcpEntrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting)
+                    {
                         Ok(stream) => stream,
                         // Given up because it is no longer wanted: the next wait returns why.
                         Err(_) if context.stop_flags.is_stopped() => continue,
@@ -68,9 +70,9 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                 });
                 context.reporter.report(FlowReport::Ready(id));
             }
-            Woken::Instructed(Instruction::Start) => started = Some(steady()),
-            Woken::Look => {}
-            Woken::Over => {
+            WakeReason::Instructed(Instruction::Start) => started = Some(steady()),
+            WakeReason::Look => {}
+            WakeReason::Over => {
                 if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
                     receive::nothing(&context);
                 }
@@ -78,19 +80,19 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             }
         }
         let Some(since) = started else { continue };
-        if met.connection.is_none() && steady() - since > context.opening.patience.silence {
+        if met.connection.is_none() && steady() - since > context.opening.timeouts.silence {
             receive::no_sender(&context);
             return Ok(());
         }
         if let Some(connection) = met.connection.take() {
             drop(entrance);
-            let marked = (context.opening.role == Role::Send).then(|| context.marks());
+            let marked = (context.opening.role == FlowRole::Send).then(|| context.marks());
             let notes = stream_socket::prepare_tcp(&connection, marked);
             let refused = |source| FlowError::Prepare { transport: Tcp, local, source };
             context.reporter.note(notes.map_err(refused)?);
             match context.opening.role {
-                Role::Send => send::tcp(&context, &connection),
-                Role::Receive => receive::tcp(&mut context, &connection, &met.head),
+                FlowRole::Send => send::tcp(&context, &connection),
+                FlowRole::Receive => receive::tcp(&mut context, &connection, &met.head),
             }
             return Ok(());
         }
@@ -98,24 +100,27 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
 }
 
 /// The connection, and what was read from it before its flow was known.
-struct Met {
+struct MetConnection {
     connection: Option<TcpStream>,
     head: Vec<u8>,
 }
 
-fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entrance, SocketAddr), FlowError> {
+fn open(
+    context: &Context,
+    connections: &Sender<Instruction>,
+) -> Result<(TcpEntrance, SocketAddr), FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let expected = match opening.meeting {
         Meeting::Dial => None,
-        Meeting::Greeting(token) => Some(Expected::Token(token)),
-        Meeting::Listen => Some(Expected::AnyConnection),
+        Meeting::Greeting(token) => Some(ExpectedPeer::Token(token)),
+        Meeting::Listen => Some(ExpectedPeer::AnyConnection),
     };
     let bind = if context.is_alone() { sockets::bind_tcp_alone } else { sockets::bind_tcp };
     let attempt = |local: SocketAddr| match expected {
         None => bind(local).and_then(|socket| {
             let bound = socket.local_addr()?.as_socket().unwrap_or(local);
-            Ok((Entrance::Socket(socket), bound))
+            Ok((TcpEntrance::Socket(socket), bound))
         }),
         Some(expected) => {
             let (connections, stop_flags) = (connections.clone(), context.stop_flags.clone());
@@ -125,7 +130,7 @@ fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entranc
             }));
             let registration = context.settings.rendezvous.wait(local, opening.peer, expected, notify)?;
             let bound = registration.local;
-            Ok((Entrance::Rendezvous(registration), bound))
+            Ok((TcpEntrance::Rendezvous(registration), bound))
         }
     };
     match attempt(local) {
@@ -147,22 +152,22 @@ fn dial(
     peer: SocketAddr,
     greeting: Option<(u64, Span)>,
 ) -> Result<TcpStream, FlowError> {
-    let patience = greeting.map_or(ACCEPT_TIMEOUT, |(_, patience)| patience);
-    let patience = Duration::from_nanos(patience.0.max(1) as u64);
+    let timeout = greeting.map_or(ACCEPT_TIMEOUT, |(_, timeout)| timeout);
+    let timeout = Duration::from_nanos(timeout.0.max(1) as u64);
     let stopped = || context.stop_flags.is_stopped();
-    let stream = sockets::connect(socket, peer, patience, stopped).map_err(|source| FlowError::Connect {
+    let stream = sockets::connect(socket, peer, timeout, stopped).map_err(|source| FlowError::Connect {
         transport: Tcp,
         peer,
         source,
     })?;
     if let Some((token, _)) = greeting {
-        let hello = Header::hello(token).to_bytes();
+        let hello = PacketHeader::hello(token).to_bytes();
         let mut echo = [0; HEADER_LEN];
         let mut exchange = || -> std::io::Result<()> {
             stream.set_nodelay(true)?;
-            let peer = PatientStream::new(&stream, stopped)?;
-            peer.write_all(&hello, patience)?;
-            peer.read_exact(&mut echo, patience)
+            let peer = TimeoutStream::new(&stream, stopped)?;
+            peer.write_all(&hello, timeout)?;
+            peer.read_exact(&mut echo, timeout)
         };
         exchange().map_err(|source| FlowError::Greeting { peer, source })?;
         if echo != hello {
@@ -177,6 +182,6 @@ fn echo(mut stream: &TcpStream, peer: SocketAddr, meeting: Meeting) -> Result<()
     let answered = stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_write_timeout(Some(Duration::from_secs(5))))
-        .and_then(|()| stream.write_all(&Header::hello(token).to_bytes()));
+        .and_then(|()| stream.write_all(&PacketHeader::hello(token).to_bytes()));
     answered.map_err(|source| FlowError::Greeting { peer, source })
 }

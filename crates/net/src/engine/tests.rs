@@ -3,12 +3,12 @@
 use super::rendezvous::Rendezvous;
 use super::*;
 use crate::launch::{LaunchHost, ThisHost, fake};
-use crate::pace::{Mode, Pacing};
+use crate::pace::{PaceMode, Pacing, SendSettings};
 use crate::sockets::bind_tcp;
-use jitlat_core::{Direction, Schedule, Source, Span, TestSpec};
+use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
-use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::stream::Patience;
+use jitlat_proto::jitlat::packet::PacketHeader;
+use jitlat_proto::jitlat::stream::ReceiverTimeouts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -27,11 +27,9 @@ fn engine_on(launch_host: &'static dyn LaunchHost, pacing: Pacing) -> Engine {
     let rendezvous = Rendezvous::new(jitlat_proto::policy::Gate::new(Default::default())).unwrap();
     Engine::new(EngineSettings {
         local,
-        pacing,
-        priority: None,
+        sending: SendSettings { pacing, ..SendSettings::default() },
         rendezvous,
         launch_host,
-        segmented: false,
         live: false,
     })
     .unwrap()
@@ -47,20 +45,20 @@ fn open_for(engine: &mut Engine, transport: Transport, meeting: Meeting) -> u16 
     let spec = TestSpec::new(Direction::Up, transport, 10, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let opening = Opening {
         flow: FLOW,
-        role: Role::Send,
-        patience: Patience::of(&spec),
+        role: FlowRole::Send,
+        timeouts: ReceiverTimeouts::of(&spec),
         spec,
         bind_port: 0,
         any_port_will_do: true,
         peer: Ipv4Addr::LOCALHOST.into(),
         meeting,
         greetings: true,
-        stamps: Source::Kernel,
+        stamps: StampSource::Kernel,
         record_limit: 100,
         watched: false,
         peak: None,
     };
-    engine.command(Command::Open(Box::new(opening)));
+    engine.command(FlowCommand::Open(Box::new(opening)));
     let report = next_report(engine);
     let FlowReport::Opened(FLOW, port) = report else { panic!("{report:?}") };
     port
@@ -90,14 +88,14 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     for close in [true, false] {
         let mut engine = engine();
         open(&mut engine, Transport::Tcp);
-        engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+        engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
         // The dial is under way.
         jitlat_waiting::while_true("nobody answers", Duration::from_millis(100), || true);
         let began = Instant::now();
         if close {
             drop(engine);
         } else {
-            engine.command(Command::Stop(FLOW));
+            engine.command(FlowCommand::Stop(FLOW));
             let report = next_report(&engine);
             assert!(matches!(&report, FlowReport::Sent(FLOW, sent) if sent.sent == 0), "{report:?}");
         }
@@ -122,10 +120,10 @@ fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
     let mut engine = engine();
     open(&mut engine, Transport::Udp);
     let peer = far.local_addr().unwrap();
-    engine.command(Command::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
+    engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
     let mut hello = [0; 12];
     let (_, from) = far.recv_from(&mut hello).unwrap();
-    assert_eq!(hello, Header::hello(7).to_bytes());
+    assert_eq!(hello, PacketHeader::hello(7).to_bytes());
     far.send_to(&hello, from).unwrap();
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
     let waits = waits_of_half_a_second(&engine);
@@ -138,11 +136,11 @@ fn the_stamps_of_answers_to_greetings_do_not_keep_the_sender_awake() {
     far.set_read_timeout(Some(LIMIT)).unwrap();
     let mut engine = engine();
     let port = open_for(&mut engine, Transport::Udp, Meeting::Greeting(7));
-    let (ours, hello) = ((Ipv4Addr::LOCALHOST, port), Header::hello(7).to_bytes());
+    let (ours, hello) = ((Ipv4Addr::LOCALHOST, port), PacketHeader::hello(7).to_bytes());
     far.send_to(&hello, ours).unwrap();
     let report = next_report(&engine);
     let FlowReport::Greeted(FLOW, peer) = report else { panic!("{report:?}") };
-    engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+    engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
     let mut answer = [0; 12];
     assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
@@ -157,27 +155,27 @@ fn the_stamps_of_answers_to_greetings_do_not_keep_the_sender_awake() {
 fn with_launch_times_packets_say_when_they_are_to_leave() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(LIMIT)).unwrap();
-    let pacing = Pacing { mode: Some(Mode::Etf), ..Pacing::default() };
+    let pacing = Pacing { mode: Some(PaceMode::Etf), ..Pacing::default() };
     let mut engine = engine_on(&*fake::WITH_ETF, pacing);
     open(&mut engine, Transport::Udp);
     let peer = far.local_addr().unwrap();
-    engine.command(Command::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
+    engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
     let mut packet = [0; 80];
     // Its greeting has a launch time, too: such a queue drops what has none.
     let (length, from) = far.recv_from(&mut packet).unwrap();
     far.send_to(&packet[..length], from).unwrap();
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
-    engine.command(Command::Start(FLOW));
+    engine.command(FlowCommand::Start(FLOW));
     // Greetings may have been repeated.
     let mut headers = std::iter::repeat_with(|| {
         let length = far.recv(&mut packet).unwrap();
-        Header::parse(&packet[..length]).filter(|header| length == 80 && header.seq >= 0)
+        PacketHeader::parse(&packet[..length]).filter(|header| length == 80 && header.seq >= 0)
     });
-    let sent: Vec<Header> = headers.by_ref().flatten().take(10).collect();
+    let sent: Vec<PacketHeader> = headers.by_ref().flatten().take(10).collect();
     assert_eq!(sent.iter().map(|header| header.seq).collect::<Vec<_>>(), Vec::from_iter(0..10));
     assert!(sent.windows(2).all(|pair| pair[0].sent < pair[1].sent), "{sent:?}");
     assert!(matches!(next_report(&engine), FlowReport::Ended(FLOW, 10)));
-    engine.command(Command::Stop(FLOW));
+    engine.command(FlowCommand::Stop(FLOW));
     let report = next_report(&engine);
     assert!(
         matches!(&report, FlowReport::Sent(FLOW, sent) if (sent.sent, sent.failed, sent.stamps_lost) == (10, 0, Some(0))),
@@ -188,11 +186,11 @@ fn with_launch_times_packets_say_when_they_are_to_leave() {
 
 #[test]
 fn without_a_queue_that_keeps_launch_times_the_flow_says_so() {
-    let pacing = Pacing { mode: Some(Mode::Etf), ..Pacing::default() };
+    let pacing = Pacing { mode: Some(PaceMode::Etf), ..Pacing::default() };
     let mut engine = engine_on(&ThisHost, pacing);
     open(&mut engine, Transport::Udp);
     let peer = "127.0.0.1:9".parse().unwrap();
-    engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+    engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
     let report = next_report(&engine);
     let FlowReport::Failed(FLOW, why) = &report else { panic!("{report:?}") };
     assert!(why.contains("no queue that keeps launch times"), "{why}");

@@ -2,19 +2,19 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{LOOK_AROUND, Woken};
+use super::idle::{MAX_WAIT_MS, WakeReason};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::launch::Launch;
-use crate::pace::Mode;
+use crate::pace::PaceMode;
 use crate::sockets;
-use crate::stamp::{Stamps, Ways};
+use crate::stamp::{StampMode, StampedPackets};
 use jitlat_core::Span;
 use jitlat_core::Transport::Udp;
-use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::rendezvous::Expected;
+use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::rendezvous::ExpectedPeer;
 use jitlat_proto::jitlat::stream::Greeter;
 use nix::sys::socket::{MsgFlags, recv};
 use std::io;
@@ -30,7 +30,7 @@ pub fn run(context: Context) {
 }
 
 /// Before the peer is known: a registration at a shared port, or a socket of the flow's own.
-enum Entrance {
+enum UdpEntrance {
     Rendezvous(Registration),
     Socket(UdpSocket),
 }
@@ -38,37 +38,38 @@ enum Entrance {
 fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let entrance = open(&context)?;
     let local = match &entrance {
-        Entrance::Rendezvous(registration) => Ok(registration.local),
-        Entrance::Socket(socket) => socket.local_addr(),
+        UdpEntrance::Rendezvous(registration) => Ok(registration.local),
+        UdpEntrance::Socket(socket) => socket.local_addr(),
     };
     let local = local.map_err(FlowError::Address)?;
     context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
-        match context.wait(None, LOOK_AROUND) {
-            Woken::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
-            Woken::Instructed(_) | Woken::Look => {}
-            Woken::Over => return Ok(()),
+        match context.wait(None, MAX_WAIT_MS) {
+            WakeReason::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
+            WakeReason::Instructed(_) | WakeReason::Look => {}
+            WakeReason::Over => return Ok(()),
         }
     };
     let socket = match entrance {
-        Entrance::Socket(socket) => socket,
-        Entrance::Rendezvous(_) => {
+        UdpEntrance::Socket(socket) => socket,
+        UdpEntrance::Rendezvous(_) => {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
     };
-    let ways = if context.opening.role == Role::Send { Ways::SENT } else { Ways::RECEIVED };
+    let ways =
+        if context.opening.role == FlowRole::Send { StampedPackets::SENT } else { StampedPackets::RECEIVED };
     let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
-    let launch = match (context.opening.role, context.settings.pacing.mode) {
-        (Role::Send, Some(Mode::Etf)) => {
+    let launch = match (context.opening.role, context.settings.sending.pacing.mode) {
+        (FlowRole::Send, Some(PaceMode::Etf)) => {
             Some(Launch::prepare(context.settings.launch_host, socket.as_fd(), local.ip())?)
         }
         _ => None,
     };
     let first = connect(&context, &socket, peer, greeting.is_some())?;
     match greeting {
-        Some((token, patience)) => greet(&context, &socket, launch, peer, token, patience)?,
+        Some((token, timeout)) => greet(&context, &socket, launch, peer, token, timeout)?,
         None => answer(&socket, launch, context.opening.meeting),
     }
     context.reporter.report(FlowReport::Ready(context.opening.flow));
@@ -76,8 +77,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
         return Ok(());
     }
     match context.opening.role {
-        Role::Send => send::udp(&context, &socket, stamps, launch),
-        Role::Receive => receive::udp(&mut context, &socket),
+        FlowRole::Send => send::udp(&context, &socket, stamps, launch),
+        FlowRole::Receive => receive::udp(&mut context, &socket),
     }
     Ok(())
 }
@@ -85,24 +86,24 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
 /// Transmit stamps cost about a system call per packet. Below this period they would limit the rate.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
-fn stamps(context: &Context) -> Stamps {
-    let (spec, wanted) = (&context.opening.spec, Stamps::from(context.opening.stamps));
+fn stamps(context: &Context) -> StampMode {
+    let (spec, wanted) = (&context.opening.spec, StampMode::from(context.opening.stamps));
     let batches = matches!(spec.schedule(), jitlat_core::Schedule::Burst { .. });
-    if context.opening.role == Role::Send
+    if context.opening.role == FlowRole::Send
         && !batches
         && spec.period() < STAMPED_PERIOD
-        && wanted == Stamps::Kernel
+        && wanted == StampMode::Kernel
     {
         context.reporter.note([format!(
             "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
             STAMPED_PERIOD.0 / 1000
         )]);
-        return Stamps::User;
+        return StampMode::User;
     }
     wanted
 }
 
-fn open(context: &Context) -> Result<Entrance, FlowError> {
+fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let attempt = |local: SocketAddr| match opening.meeting {
@@ -111,11 +112,11 @@ fn open(context: &Context) -> Result<Entrance, FlowError> {
             let notify =
                 Notify::Greeting(Box::new(move |from| reporter.report(FlowReport::Greeted(flow, from))));
             let rendezvous = &context.settings.rendezvous;
-            let registered = rendezvous.wait(local, opening.peer, Expected::Token(token), notify);
-            registered.map(Entrance::Rendezvous)
+            let registered = rendezvous.wait(local, opening.peer, ExpectedPeer::Token(token), notify);
+            registered.map(UdpEntrance::Rendezvous)
         }
-        Meeting::Dial if context.is_alone() => sockets::bind_udp_alone(local).map(Entrance::Socket),
-        Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(Entrance::Socket),
+        Meeting::Dial if context.is_alone() => sockets::bind_udp_alone(local).map(UdpEntrance::Socket),
+        Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(UdpEntrance::Socket),
     };
     match attempt(local) {
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
@@ -140,7 +141,7 @@ fn connect(
     }
     let tied = socket.connect(peer).and_then(|()| match context.opening.meeting {
         // A classic receiver's socket may already contain the stream's first packets.
-        Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
+        Meeting::Dial if context.opening.role == FlowRole::Receive && !greets => Ok(()),
         _ => sockets::discard_waiting(socket),
     });
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
@@ -174,15 +175,15 @@ fn greet(
     launch: Option<Launch>,
     peer: SocketAddr,
     token: u64,
-    patience: Span,
+    timeout: Span,
 ) -> Result<(), FlowError> {
-    let mut greeter = Greeter::new(token, steady(), patience);
+    let mut greeter = Greeter::new(token, steady(), timeout);
     let mut said = "nothing came back";
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, said, patience });
+            return Err(FlowError::Silent { peer, said, timeout });
         }
         if let Some(hello) = greeter.poll_send(now)
             && let Err(e) = say(socket, launch, &hello)
@@ -190,10 +191,10 @@ fn greet(
             said = refusal(&e).unwrap_or(said);
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
-        match context.wait(Some(socket.as_fd()), left.min(LOOK_AROUND.into()) as u16) {
-            Woken::Over => return Ok(()),
-            Woken::Instructed(_) => continue,
-            Woken::Look => {}
+        match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
+            WakeReason::Over => return Ok(()),
+            WakeReason::Instructed(_) => continue,
+            WakeReason::Look => {}
         }
         while let Some(received) = receive(socket, &mut buffer, MsgFlags::empty()) {
             match received {
@@ -233,7 +234,7 @@ fn discard(socket: &UdpSocket) {
 /// Sends the first answer to a greeting that the rendezvous received.
 fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
-        let _ = say(socket, launch, &Header::hello(token).to_bytes());
+        let _ = say(socket, launch, &PacketHeader::hello(token).to_bytes());
     }
 }
 
@@ -249,11 +250,11 @@ fn wait_for_start(
     let mut stream_waits = false;
     loop {
         let ready = (!stream_waits).then(|| socket.as_fd());
-        match context.wait(ready, if stream_waits { 1 } else { LOOK_AROUND }) {
-            Woken::Instructed(Instruction::Start) => break,
-            Woken::Instructed(_) => {}
-            Woken::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
-            Woken::Over => {
+        match context.wait(ready, if stream_waits { 1 } else { MAX_WAIT_MS }) {
+            WakeReason::Instructed(Instruction::Start) => break,
+            WakeReason::Instructed(_) => {}
+            WakeReason::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
+            WakeReason::Over => {
                 finish_unstarted(context);
                 return false;
             }
@@ -273,7 +274,7 @@ fn answer_greetings(
     buffer: &mut [u8; HEADER_LEN],
 ) -> bool {
     while let Some(length) = peek(socket, buffer) {
-        let token = Header::parse(&buffer[..length]).and_then(|h| h.hello_token());
+        let token = PacketHeader::parse(&buffer[..length]).and_then(|h| h.hello_token());
         match token {
             Some(_) if length == HEADER_LEN => {
                 discard(socket);
@@ -281,7 +282,7 @@ fn answer_greetings(
                     let _ = say(socket, launch, buffer);
                 }
             }
-            _ if context.opening.role == Role::Receive => return false,
+            _ if context.opening.role == FlowRole::Receive => return false,
             // A sender does not need it.
             _ => discard(socket),
         }
@@ -292,13 +293,13 @@ fn answer_greetings(
 /// For classic peers that named no port: connects the socket to the source of the first packet, if it is the peer's
 /// address.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
-    let until = steady() + context.opening.patience.silence;
+    let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
     while steady() < until {
-        match context.wait(Some(socket.as_fd()), LOOK_AROUND) {
-            Woken::Over => break,
-            Woken::Instructed(_) => {}
-            Woken::Look => match socket.peek_from(&mut buffer) {
+        match context.wait(Some(socket.as_fd()), MAX_WAIT_MS) {
+            WakeReason::Over => break,
+            WakeReason::Instructed(_) => {}
+            WakeReason::Look => match socket.peek_from(&mut buffer) {
                 Ok((_, from)) if from.ip().to_canonical() == peer.ip().to_canonical() => {
                     return socket.connect(from).is_ok();
                 }

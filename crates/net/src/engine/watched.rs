@@ -1,4 +1,4 @@
-//! [`Watched`]: what has arrived of a stream that somebody watches from afar, while it runs.
+//! [`WatchedFlow`]: what has arrived of a stream that somebody watches from afar, while it runs.
 
 use crate::ring::Outlet;
 use jitlat_core::distribution::Precision;
@@ -7,7 +7,7 @@ use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_proto::jitlat::flow::WATCHED_EVERY;
 
 /// The conversing thread's view of a watched flow. The receiving thread pays one copy of a record into a ring.
-pub(super) struct Watched {
+pub(super) struct WatchedFlow {
     records: Outlet<PacketRecord>,
     so_far: SoFar,
     /// Packets that arrived faster than they were looked at: they are counted, and their delays are not known.
@@ -18,16 +18,16 @@ pub(super) struct Watched {
     due: Option<SteadyTime>,
 }
 
-impl Watched {
+impl WatchedFlow {
     /// Of the flow whose receiver fills `records`.
-    pub fn new(records: Outlet<PacketRecord>) -> Watched {
+    pub fn new(records: Outlet<PacketRecord>) -> WatchedFlow {
         let so_far = SoFar::new(Precision::FLOW);
-        Watched { records, so_far, uncounted: 0, arrived: None, due: None }
+        WatchedFlow { records, so_far, uncounted: 0, arrived: None, due: None }
     }
 
     /// Looks at what has arrived; the figures so far, if they are due.
     pub fn look(&mut self, now: SteadyTime) -> Option<ReceivedSoFar> {
-        let Watched { records, so_far, uncounted, arrived, due } = self;
+        let WatchedFlow { records, so_far, uncounted, arrived, due } = self;
         records.drain(|records| {
             *arrived = Some(now);
             for record in records {
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn what_came_too_fast_is_not_missing() {
         let (mut intake, outlet) = ring::of_slots(10);
-        let mut watched = Watched::new(outlet);
+        let mut watched = WatchedFlow::new(outlet);
         let at = |ms: i64| SteadyTime(0) + Span::millis(ms);
         assert_eq!(watched.look(at(0)), None);
         assert_eq!(watched.look(at(1500)), Some(ReceivedSoFar::default()), "nothing has arrived");

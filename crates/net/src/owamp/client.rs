@@ -1,15 +1,15 @@
 //! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches what the server
 //! received.
 
-use super::receiving::{Receiving, Recorded};
-use super::sending::{Departing, Sending};
+use super::receiving::{Receiving, RecordedPacket};
+use super::sending::{Departing, SendingSession};
 use crate::client::{ClientError, Measured, ServerAddress, TestRequest, connect};
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::stream_socket::{self, Marks};
 use crate::interface_counters::InterfaceCounters;
-use crate::ring::{self, Intake, Outlet};
-use crate::stamp::{Stamps, Ways};
+use crate::ring::{self, Outlet, RingIntake};
+use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
 use crate::{random, sockets};
 use jitlat_core::clock::SyncState;
@@ -18,14 +18,15 @@ use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{
-    Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, SteadyTime, TestSpec, WallTime,
+    Direction, PacketRecord, Schedule, Session, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime,
 };
 use jitlat_proto::Machine;
-use jitlat_proto::amp::{Mode, Sid};
+use jitlat_proto::amp::{SecurityMode, Sid};
 use jitlat_proto::jitlat::SentStamps;
-use jitlat_proto::owamp::client::{Client, Config, Event as Happened, Granted, Input};
+use jitlat_proto::owamp::client::{Client, OwampClientEvent, OwampClientInput, OwampGrant, OwampOptions};
 use jitlat_proto::owamp::{
-    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Wish, packet,
+    DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionReceiver, SessionSender,
+    packet,
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -38,7 +39,7 @@ const START_DELAY: Span = Span::millis(300);
 /// Most records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
 /// The error of a clock that is not synchronised, as the kernel reports it.
-const UNSYNCHRONISED: Span = Span::seconds(16);
+const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// A test to run.
 #[derive(Clone, Debug)]
@@ -47,33 +48,57 @@ pub struct OwampRequest {
     /// includes the fields of a test packet; the ports of this end are used, those of the server's end it chooses itself.
     pub settings: TestRequest,
     /// The mode to use; `None`: the strongest that both sides support.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: open.
     pub user: Option<(String, Vec<u8>)>,
     /// After how long a packet is lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
     /// How long the server may take for each step of the conversation.
-    pub patience: Span,
+    pub step_timeout: Span,
 }
 
 impl OwampRequest {
     /// Bytes of a test packet without padding: the shortest payload.
     pub fn header(&self) -> usize {
-        packet::len(if self.user.is_some() { Mode::Encrypted } else { Mode::Open })
+        packet::len(if self.user.is_some() { SecurityMode::Encrypted } else { SecurityMode::Open })
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum OwampError {
+    /// There is no connection, or this host has no threads or descriptors left.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The control conversation failed.
+    #[error("OWAMP server {address}: {failure}")]
+    Failed {
+        /// The server.
+        address: SocketAddr,
+        /// The reason, and what to try.
+        failure: jitlat_proto::amp::AmpFailure,
+    },
+}
+
+impl From<io::Error> for OwampError {
+    fn from(error: io::Error) -> OwampError {
+        OwampError::Client(error.into())
     }
 }
 
 /// The slots that space the packets of `spec`.
-fn slots(spec: &TestSpec) -> Vec<Slot> {
+fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     let units = |span: Span| NtpTime::from_span(span).0;
     match spec.schedule() {
-        Schedule::Poisson { .. } | Schedule::Random { .. } => vec![Slot::Exponential(units(spec.period()))],
+        Schedule::Poisson { .. } | Schedule::Random { .. } => {
+            vec![ScheduleSlot::Exponential(units(spec.period()))]
+        }
         Schedule::Burst { size } => {
-            let first = Slot::Fixed(units(spec.period().times(size.into())));
-            let rest = std::iter::repeat_n(Slot::Fixed(0), size as usize - 1);
+            let first = ScheduleSlot::Fixed(units(spec.period().times(size.into())));
+            let rest = std::iter::repeat_n(ScheduleSlot::Fixed(0), size as usize - 1);
             std::iter::once(first).chain(rest).collect()
         }
-        Schedule::Periodic => vec![Slot::Fixed(units(spec.period()))],
+        Schedule::Periodic => vec![ScheduleSlot::Fixed(units(spec.period()))],
     }
 }
 
@@ -81,12 +106,12 @@ fn slots(spec: &TestSpec) -> Vec<Slot> {
 /// ends that, too. On return it is set if it ever was.
 ///
 /// # Errors
-/// [`ClientError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
+/// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
 pub fn run(
     request: &OwampRequest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<(Measured, Vec<SessionData>), ClientError> {
+) -> Result<(Measured, Vec<SessionData>), OwampError> {
     let TestRequest { host, control_port, family, bind, .. } = &request.settings;
     let server = ServerAddress {
         host,
@@ -96,28 +121,28 @@ pub fn run(
         programs: "owampd or `jitlat serve`",
     };
     let (stream, remote) = connect(&server, stop, observer)?;
-    let mut test = Test::new(request, stream, remote)?;
+    let mut test = OwampTest::new(request, stream, remote)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
 }
 
 /// The end of a session at this host.
-enum End {
+enum ClientEndpoint {
     /// Its socket is open.
-    Open(UdpSocket, Stamps),
+    Open(UdpSocket, StampMode),
     /// Granted.
     Sender(Box<Departing>),
     Receiver(Box<Receiving>),
-    Sending(Sending),
+    Sending(SendingSession),
     Listening(Listening),
     Over,
 }
 
-struct Stream {
+struct OwampStream {
     spec: TestSpec,
-    granted: Option<Granted>,
-    end: End,
+    granted: Option<OwampGrant>,
+    end: ClientEndpoint,
     complete: bool,
     sent: u32,
     stamps: Option<SentStamps>,
@@ -129,14 +154,14 @@ struct Stream {
     data: Result<SessionData, String>,
 }
 
-struct Test<'a> {
+struct OwampTest<'a> {
     request: &'a OwampRequest,
     remote: SocketAddr,
     local: SocketAddr,
     driver: Driver<Client>,
     waker: Waker,
-    streams: Vec<Stream>,
-    mode: Mode,
+    streams: Vec<OwampStream>,
+    mode: SecurityMode,
     facts: HostFacts,
     notes: Vec<String>,
     clock_steps: ClockSteps,
@@ -145,31 +170,35 @@ struct Test<'a> {
     interrupted: bool,
 }
 
-impl<'a> Test<'a> {
+impl<'a> OwampTest<'a> {
     fn new(
         request: &'a OwampRequest,
         stream: std::net::TcpStream,
         remote: SocketAddr,
-    ) -> Result<Test<'a>, ClientError> {
+    ) -> Result<OwampTest<'a>, OwampError> {
         let local = stream.local_addr()?;
         let mut notes = Vec::new();
         let mut streams = Vec::new();
         let mut wishes = Vec::new();
-        for spec in &request.settings.specs {
+        for spec in &request.settings.terms.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
-            let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
-            let marks = Marks { dscp: spec.dscp, priority: request.settings.priority };
-            let (stamps, said) =
-                stream_socket::prepare_udp(&socket, ways, marks, Stamps::from(request.settings.stamps))?;
+            let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+            let marks = Marks { dscp: spec.dscp, priority: request.settings.sending.priority };
+            let (stamps, said) = stream_socket::prepare_udp(
+                &socket,
+                ways,
+                marks,
+                StampMode::from(request.settings.terms.stamps),
+            )?;
             notes.extend(said);
             if sends {
                 set_hop_limit(&socket, &local)?;
             }
             let near = socket.local_addr()?;
-            wishes.push(Wish {
+            wishes.push(OwampSessionSpec {
                 direction: spec.direction(),
                 near: SocketAddr::new(local.ip(), near.port()),
                 far: remote.ip(),
@@ -179,10 +208,10 @@ impl<'a> Test<'a> {
                 timeout: request.timeout,
                 dscp: spec.dscp,
             });
-            streams.push(Stream {
+            streams.push(OwampStream {
                 spec: spec.clone(),
                 granted: None,
-                end: End::Open(socket, stamps),
+                end: ClientEndpoint::Open(socket, stamps),
                 complete: false,
                 sent: 0,
                 stamps: None,
@@ -195,25 +224,25 @@ impl<'a> Test<'a> {
         let (mut random, mut sid) = ([0; 64], [0; 4]);
         random::fill(&mut random)?;
         random::fill(&mut sid)?;
-        let config = Config {
+        let config = OwampOptions {
             mode: request.mode,
             user: request.user.clone(),
             sessions: wishes,
             lead: START_DELAY,
             fetches: Vec::new(),
             most_records: 0,
-            patience: request.patience,
+            step_timeout: request.step_timeout,
             random,
             sid,
         };
-        Ok(Test {
+        Ok(OwampTest {
             request,
             remote,
             local,
             driver: Driver::new(Client::new(config, tick()), stream)?,
             waker: Waker::new()?,
             streams,
-            mode: Mode::Open,
+            mode: SecurityMode::Open,
             facts: host_facts(),
             notes,
             clock_steps: ClockSteps::start(),
@@ -227,7 +256,7 @@ impl<'a> Test<'a> {
         &mut self,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
-    ) -> Result<(Measured, Vec<SessionData>), ClientError> {
+    ) -> Result<(Measured, Vec<SessionData>), OwampError> {
         let mut shown = steady();
         let failure = loop {
             if let Some(failure) = self.execute(observer)? {
@@ -241,13 +270,13 @@ impl<'a> Test<'a> {
                     break Some("interrupted again".to_owned());
                 }
                 self.interrupted = true;
-                self.driver.handle(Input::Stop);
+                self.driver.handle(OwampClientInput::Stop);
             }
             self.driver.read_input();
             self.driver.check_timer();
             self.look();
             for (stream, end) in self.streams.iter_mut().enumerate() {
-                if let End::Listening(listening) = &mut end.end {
+                if let ClientEndpoint::Listening(listening) = &mut end.end {
                     listening.live(|arrived| match arrived {
                         Ok(records) => observer.event(&Event::Arrived { stream, records }),
                         Err(packets) => observer.event(&Event::Missed { stream, packets }),
@@ -258,13 +287,13 @@ impl<'a> Test<'a> {
             if self.started && now - shown >= Span::millis(100) {
                 shown = now;
                 self.clock_steps.check();
-                let progress: Vec<StreamProgress> = self.streams.iter().map(Stream::progress).collect();
+                let progress: Vec<StreamProgress> = self.streams.iter().map(OwampStream::progress).collect();
                 observer.event(&Event::Progress(&progress));
             }
         };
         if !self.started {
             let (host, address) = (self.request.settings.host.clone(), self.remote);
-            return Err(ClientError::Interrupted { host, address });
+            return Err(ClientError::Interrupted { host, address }.into());
         }
         self.driver.finish(Span::millis(100));
         Ok(self.conclude(failure.as_deref(), observer))
@@ -274,69 +303,74 @@ impl<'a> Test<'a> {
     ///
     /// # Errors
     /// If it failed before.
-    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, ClientError> {
+    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
-                Happened::Mode(mode) => self.mode = mode,
-                Happened::Granted(granted) => self.granted(*granted)?,
-                Happened::Ready => self.driver.handle(Input::Start),
-                Happened::Started => {
+                OwampClientEvent::Mode(mode) => self.mode = mode,
+                OwampClientEvent::Granted(granted) => self.granted(*granted)?,
+                OwampClientEvent::Ready => self.driver.handle(OwampClientInput::Start),
+                OwampClientEvent::Started => {
                     self.start()?;
                     self.started = true;
                     observer.event(&Event::Started(&self.sessions()));
                 }
-                Happened::StopSending => {
+                OwampClientEvent::StopSending => {
                     for stream in &mut self.streams {
-                        let summary = match std::mem::replace(&mut stream.end, End::Over) {
-                            End::Sending(sending) => {
+                        let summary = match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
+                            ClientEndpoint::Sending(sending) => {
                                 let sent = sending.stop();
                                 (stream.stamps, stream.stamps_lost) = (sent.stamps, sent.stamps_lost);
                                 self.notes.extend(sent.notes);
                                 sent.summary
                             }
-                            End::Sender(mut departing) => departing.sender.stop(),
+                            ClientEndpoint::Sender(mut departing) => departing.sender.stop(),
                             other => {
                                 stream.end = other;
                                 continue;
                             }
                         };
                         stream.sent = summary.next_seq;
-                        self.driver.handle(Input::Sent(summary));
+                        self.driver.handle(OwampClientInput::Sent(summary));
                     }
                 }
-                Happened::Received(received) => self.received(&received),
-                Happened::Fetched(sid, data) => {
+                OwampClientEvent::Received(received) => self.received(&received),
+                OwampClientEvent::Fetched(sid, data) => {
                     if let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(sid)) {
                         stream.data =
                             data.map_err(|why| format!("the server does not deliver its records: {why}"));
                     }
                 }
-                Happened::Over => return Ok(Some(None)),
-                Happened::Failed(failure) if self.started => return Ok(Some(Some(failure.to_string()))),
-                Happened::Failed(failure) => {
-                    return Err(ClientError::Owamp { address: self.remote, failure });
+                OwampClientEvent::Over => return Ok(Some(None)),
+                OwampClientEvent::Failed(failure) if self.started => {
+                    return Ok(Some(Some(failure.to_string())));
+                }
+                OwampClientEvent::Failed(failure) => {
+                    return Err(OwampError::Failed { address: self.remote, failure });
                 }
             }
         }
         Ok(None)
     }
 
-    fn granted(&mut self, granted: Granted) -> Result<(), ClientError> {
+    fn granted(&mut self, granted: OwampGrant) -> Result<(), OwampError> {
         let Some(stream) = self.streams.get_mut(granted.index) else { return Ok(()) };
-        let End::Open(socket, stamps) = std::mem::replace(&mut stream.end, End::Over) else { return Ok(()) };
+        let ClientEndpoint::Open(socket, stamps) = std::mem::replace(&mut stream.end, ClientEndpoint::Over)
+        else {
+            return Ok(());
+        };
         let mut far = self.remote;
         far.set_port(granted.far.port());
         let (session, keys) = (&granted.session, granted.keys.clone());
         if stream.spec.direction() == Direction::Up {
             socket.connect(far)?;
-            stream.end = End::Sender(Box::new(Departing {
+            stream.end = ClientEndpoint::Sender(Box::new(Departing {
                 socket,
                 sender: SessionSender::new(session, keys, tick()),
                 packets: session.request.packets,
                 padding: session.request.padding,
                 stamps,
                 keeps_stamps: true,
-                pacing: self.request.settings.pacing.clone(),
+                pacing: self.request.settings.sending.pacing.clone(),
                 admit: Box::new(|_| true),
             }));
             stream.spec.src_port = session.request.sender_port;
@@ -344,7 +378,7 @@ impl<'a> Test<'a> {
         } else {
             let len = packet::len(self.mode);
             let receiver = SessionReceiver::new(session, keys, len, far.ip(), Some(far.port()));
-            stream.end = End::Receiver(Box::new(Receiving::new(socket, receiver)));
+            stream.end = ClientEndpoint::Receiver(Box::new(Receiving::new(socket, receiver)));
             stream.spec.src_port = far.port();
             stream.spec.dst_port = session.request.receiver_port;
         }
@@ -355,10 +389,12 @@ impl<'a> Test<'a> {
     fn start(&mut self) -> io::Result<()> {
         for stream in &mut self.streams {
             let Some(sid) = stream.sid() else { continue };
-            stream.end = match std::mem::replace(&mut stream.end, End::Over) {
-                End::Sender(departing) => End::Sending(Sending::start(sid, *departing, self.waker.clone())?),
-                End::Receiver(receiving) => {
-                    End::Listening(Listening::start(*receiving, &stream.spec, self.waker.clone())?)
+            stream.end = match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
+                ClientEndpoint::Sender(departing) => {
+                    ClientEndpoint::Sending(SendingSession::start(sid, *departing, self.waker.clone())?)
+                }
+                ClientEndpoint::Receiver(receiving) => {
+                    ClientEndpoint::Listening(Listening::start(*receiving, &stream.spec, self.waker.clone())?)
                 }
                 other => other,
             };
@@ -371,19 +407,19 @@ impl<'a> Test<'a> {
         let mut complete = Vec::new();
         for stream in &mut self.streams {
             let is_complete = match &stream.end {
-                End::Sending(sending) => sending.is_complete(),
-                End::Listening(listening) => listening.flags.complete.load(Ordering::Acquire),
+                ClientEndpoint::Sending(sending) => sending.is_complete(),
+                ClientEndpoint::Listening(listening) => listening.flags.complete.load(Ordering::Acquire),
                 _ => false,
             };
             if is_complete && !std::mem::replace(&mut stream.complete, true) {
                 complete.extend(stream.sid());
             }
         }
-        complete.into_iter().for_each(|sid| self.driver.handle(Input::Complete(sid)));
+        complete.into_iter().for_each(|sid| self.driver.handle(OwampClientInput::Complete(sid)));
     }
 
     /// The server has ended sending.
-    fn received(&mut self, received: &Received) {
+    fn received(&mut self, received: &PeerSummary) {
         let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.said.sid)) else {
             return;
         };
@@ -402,11 +438,11 @@ impl<'a> Test<'a> {
     ) -> (Measured, Vec<SessionData>) {
         let now = steady();
         for stream in &mut self.streams {
-            match std::mem::replace(&mut stream.end, End::Over) {
-                End::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
+            match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
+                ClientEndpoint::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
                 // The conversation ended first: what arrived counts as far as it can.
-                End::Listening(listening) => {
-                    stream.end = End::Listening(listening);
+                ClientEndpoint::Listening(listening) => {
+                    stream.end = ClientEndpoint::Listening(listening);
                     if let Some((mut receiving, arrived)) = stream.stop_listening() {
                         let error = receiving.error(now);
                         (stream.drops, stream.arrived) = (receiving.drops, arrived);
@@ -445,7 +481,7 @@ impl<'a> Test<'a> {
     }
 
     fn sessions(&self) -> Vec<Session> {
-        let session = |stream: &Stream| {
+        let session = |stream: &OwampStream| {
             let (src, dst) = match stream.spec.direction() {
                 Direction::Up => (self.local.ip(), self.remote.ip()),
                 Direction::Down => (self.remote.ip(), self.local.ip()),
@@ -468,7 +504,7 @@ fn set_hop_limit(socket: &UdpSocket, local: &SocketAddr) -> io::Result<()> {
     }
 }
 
-impl Stream {
+impl OwampStream {
     fn sid(&self) -> Option<Sid> {
         self.granted.as_ref().map(|granted| granted.session.sid())
     }
@@ -476,8 +512,10 @@ impl Stream {
     fn progress(&self) -> StreamProgress {
         let packets = self.spec.packets();
         match &self.end {
-            End::Sending(sending) => StreamProgress { packets, sent: sending.sent(), ..Default::default() },
-            End::Listening(Listening { flags, .. }) => {
+            ClientEndpoint::Sending(sending) => {
+                StreamProgress { packets, sent: sending.sent(), ..Default::default() }
+            }
+            ClientEndpoint::Listening(Listening { flags, .. }) => {
                 let received = flags.received.load(Ordering::Relaxed);
                 let missing = flags.highest.load(Ordering::Relaxed).saturating_sub(received);
                 StreamProgress { packets, received, missing, ..Default::default() }
@@ -492,8 +530,8 @@ impl Stream {
     }
 
     fn stop_listening(&mut self) -> Option<(Receiving, Vec<PacketRecord>)> {
-        match std::mem::replace(&mut self.end, End::Over) {
-            End::Listening(listening) => listening.stop(),
+        match std::mem::replace(&mut self.end, ClientEndpoint::Over) {
+            ClientEndpoint::Listening(listening) => listening.stop(),
             other => {
                 self.end = other;
                 None
@@ -535,7 +573,7 @@ impl Stream {
         let synchronised = estimates.iter().all(|e| e.synchronised());
         let largest = estimates.iter().map(|e| e.error()).max()?;
         // Without synchronisation the estimate is a number without meaning.
-        let error = if synchronised { largest } else { UNSYNCHRONISED };
+        let error = if synchronised { largest } else { UNSYNCHRONISED_ERROR };
         Some(SyncState {
             synchronised,
             offset: Span::ZERO,
@@ -553,7 +591,7 @@ impl Stream {
             let near = crate::clock::wall();
             let record = |(record, received): (&DataRecord, NtpTime)| {
                 let mut packet = PacketRecord::new(record.seq.into());
-                let stamp = |at: WallTime| Stamp { at, source: Source::User };
+                let stamp = |at: WallTime| Stamp { at, source: StampSource::User };
                 packet.set(Moment::Sent, stamp(record.sent.to_nanos(near)));
                 packet.set(Moment::Arrived, stamp(received.to_nanos(near)));
                 packet.set_ttl(Some(record.ttl));
@@ -575,7 +613,7 @@ impl Stream {
 }
 
 #[derive(Debug, Default)]
-struct Flags {
+struct ReceiverFlags {
     stop: AtomicBool,
     complete: AtomicBool,
     received: AtomicU32,
@@ -584,19 +622,19 @@ struct Flags {
 
 /// A receiver that runs on a thread of its own.
 struct Listening {
-    flags: Arc<Flags>,
+    flags: Arc<ReceiverFlags>,
     live: Outlet<PacketRecord>,
     thread: Option<JoinHandle<(Receiving, Vec<PacketRecord>)>>,
 }
 
 /// Records for which memory is allocated before the stream. A longer stream allocates more.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
 impl Listening {
     fn start(receiving: Receiving, spec: &TestSpec, waker: Waker) -> io::Result<Listening> {
         let (intake, live) = ring::ring(spec);
-        let flags = Arc::new(Flags::default());
-        let records = Vec::with_capacity((spec.packets() as usize + 1024).min(RESERVED));
+        let flags = Arc::new(ReceiverFlags::default());
+        let records = Vec::with_capacity((spec.packets() as usize + 1024).min(RESERVED_RECORDS));
         let shared = flags.clone();
         let run = move || listen(receiving, records, intake, &shared, &waker);
         let thread = std::thread::Builder::new().name("owamp-receiver".to_owned()).spawn(run)?;
@@ -631,8 +669,8 @@ impl Drop for Listening {
 fn listen(
     mut receiving: Receiving,
     mut records: Vec<PacketRecord>,
-    mut live: Intake<PacketRecord>,
-    flags: &Flags,
+    mut live: RingIntake<PacketRecord>,
+    flags: &ReceiverFlags,
     waker: &Waker,
 ) -> (Receiving, Vec<PacketRecord>) {
     let mut highest = 0;
@@ -663,10 +701,10 @@ fn listen(
     }
 }
 
-fn packet_record(recorded: &Recorded) -> PacketRecord {
-    let Recorded { record, stamp, read, length, ttl, traffic_class } = *recorded;
+fn packet_record(recorded: &RecordedPacket) -> PacketRecord {
+    let RecordedPacket { record, stamp, read, length, ttl, traffic_class } = *recorded;
     let mut packet = PacketRecord::new(record.seq.into());
-    packet.set(Moment::Sent, Stamp { at: record.sent.to_nanos(stamp.at), source: Source::User });
+    packet.set(Moment::Sent, Stamp { at: record.sent.to_nanos(stamp.at), source: StampSource::User });
     packet.set(Moment::Arrived, stamp);
     packet.set_receive_lag(read.and_then(|read| read.checked_since(stamp.at)));
     packet.set_size(u16::try_from(length).ok());

@@ -5,4 +5,4 @@ mod client;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 
-pub use client::{OwampRequest, run};
+pub use client::{OwampError, OwampRequest, run};

@@ -3,10 +3,10 @@
 use crate::clock::ClockError;
 use crate::clock::wall;
 use crate::cmsg::ReceivedInfo;
-use crate::sys::{BATCH, Inbox};
-use jitlat_core::{Source, Stamp, SteadyTime, WallTime};
+use crate::sys::{Inbox, MAX_BATCH};
+use jitlat_core::{Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_proto::owamp::{DataRecord, SessionReceiver};
-use jitlat_proto::twoway::Arrival;
+use jitlat_proto::twoway::RequestArrival;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ pub(crate) struct Receiving {
 
 /// A packet that was recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedPacket {
     /// Its record.
     pub record: DataRecord,
     /// When it arrived, by the best clock.
@@ -45,7 +45,7 @@ pub(crate) struct Recorded {
 impl Receiving {
     /// Bytes of memory for received packets of `size` bytes.
     pub fn memory(size: usize) -> usize {
-        size.max(INBOX_BYTES.min(size * BATCH))
+        size.max(INBOX_BYTES.min(size * MAX_BATCH))
     }
 
     /// At `socket`, which stamps what arrives.
@@ -53,7 +53,7 @@ impl Receiving {
         let size = receiver.size();
         Receiving {
             socket,
-            inbox: Inbox::new((INBOX_BYTES / size).clamp(1, BATCH), size),
+            inbox: Inbox::new((INBOX_BYTES / size).clamp(1, MAX_BATCH), size),
             receiver,
             error: ClockError::read(),
             drops: None,
@@ -70,7 +70,7 @@ impl Receiving {
         flags: libc::c_int,
         now: SteadyTime,
         mut admit: impl FnMut(usize) -> bool,
-        mut each: impl FnMut(Recorded),
+        mut each: impl FnMut(RecordedPacket),
     ) -> io::Result<usize> {
         let came = self.inbox.receive(self.socket.as_fd(), flags)?;
         let read = wall();
@@ -82,10 +82,11 @@ impl Receiving {
             if !admit(datagram.length) {
                 continue;
             }
-            let stamp = info.stamp.unwrap_or(Stamp { at: read, source: Source::User });
-            let arrival = Arrival { from, at: stamp.at, ttl: info.ttl, traffic_class: info.traffic_class };
+            let stamp = info.stamp.unwrap_or(Stamp { at: read, source: StampSource::User });
+            let arrival =
+                RequestArrival { from, at: stamp.at, ttl: info.ttl, traffic_class: info.traffic_class };
             if let Ok(record) = self.receiver.receive(datagram.data, &arrival, error) {
-                each(Recorded {
+                each(RecordedPacket {
                     record,
                     stamp,
                     read: info.stamp.is_some().then_some(read),

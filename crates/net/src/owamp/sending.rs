@@ -1,18 +1,18 @@
-//! [`Sending`]: the sending end of a session, on a thread of its own.
+//! [`SendingSession`]: the sending end of a session, on a thread of its own.
 
 use crate::clock::ClockError;
 use crate::clock::{steady, tick};
-use crate::engine::sent_times::{Collected, SentTimes};
-use crate::pace::{Mode, Pacer, Pacing};
+use crate::engine::sent_times::{CollectedStamps, SentTimes};
+use crate::pace::{PaceMode, Pacer, Pacing};
 use crate::random::Padding;
-use crate::stamp::Stamps;
+use crate::stamp::StampMode;
 use crate::sys;
 use crate::wake::Waker;
 use jitlat_core::Span;
 use jitlat_proto::amp::Sid;
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::machine::Tick;
-use jitlat_proto::owamp::packet::LONGEST;
+use jitlat_proto::owamp::packet::MAX_LEN;
 use jitlat_proto::owamp::{SentSummary, SessionSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, IoSlice};
@@ -40,7 +40,7 @@ pub(crate) struct Departing {
     pub packets: u32,
     pub padding: u32,
     /// Which stamps the socket gives.
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// Whether the stamps of its packets are wanted in the end.
     pub keeps_stamps: bool,
     /// How the thread is scheduled and waits.
@@ -51,7 +51,7 @@ pub(crate) struct Departing {
 
 /// What a sender knows after its end.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SenderResult {
     /// For Stop-Sessions.
     pub summary: SentSummary,
     /// When the packets really left; `None` without stamps.
@@ -63,7 +63,7 @@ pub(crate) struct Sent {
 }
 
 #[derive(Debug, Default)]
-struct Flags {
+struct SenderFlags {
     stop: AtomicBool,
     complete: AtomicBool,
     sent: AtomicU32,
@@ -71,16 +71,16 @@ struct Flags {
 
 /// A sender that runs. If it is dropped, its thread ends soon.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SendingSession {
     sid: Sid,
-    flags: Arc<Flags>,
-    thread: Option<JoinHandle<Sent>>,
+    flags: Arc<SenderFlags>,
+    thread: Option<JoinHandle<SenderResult>>,
 }
 
-impl Sending {
+impl SendingSession {
     /// Starts the thread, which wakes `waker` when every packet has been sent and would have arrived or be lost.
-    pub fn start(sid: Sid, departing: Departing, waker: Waker) -> io::Result<Sending> {
-        let flags = Arc::new(Flags::default());
+    pub fn start(sid: Sid, departing: Departing, waker: Waker) -> io::Result<SendingSession> {
+        let flags = Arc::new(SenderFlags::default());
         let shared = flags.clone();
         let run = move || {
             let sent = departing.run(&shared);
@@ -89,7 +89,7 @@ impl Sending {
             sent
         };
         let thread = std::thread::Builder::new().name("owamp-sender".to_owned()).spawn(run)?;
-        Ok(Sending { sid, flags, thread: Some(thread) })
+        Ok(SendingSession { sid, flags, thread: Some(thread) })
     }
 
     /// Whether every packet has been sent and would have arrived or be lost.
@@ -103,11 +103,11 @@ impl Sending {
     }
 
     /// Stops sending, within a tenth of a second.
-    pub fn stop(mut self) -> Sent {
+    pub fn stop(mut self) -> SenderResult {
         self.flags.stop.store(true, Ordering::Release);
         let ended = self.thread.take().map(JoinHandle::join);
         // A thread that panicked has sent an unknown number of packets: nothing of the session can be used.
-        let nothing = || Sent {
+        let nothing = || SenderResult {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
             stamps: None,
             stamps_lost: None,
@@ -117,7 +117,7 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for SendingSession {
     fn drop(&mut self) {
         self.flags.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -127,7 +127,7 @@ impl Drop for Sending {
 }
 
 impl Departing {
-    fn run(mut self, flags: &Flags) -> Sent {
+    fn run(mut self, flags: &SenderFlags) -> SenderResult {
         let mut notes = self.pacing.apply();
         // Its packets come at random times: there is no rate at which it would better spin.
         let (mode, note) = self.pacing.mode_at(Span(i64::MAX));
@@ -152,16 +152,21 @@ impl Departing {
                 );
             }
         }
-        let Collected { stamps, lost, note } = times.finish();
+        let CollectedStamps { stamps, lost, note } = times.finish();
         notes.extend(note);
-        Sent { summary: self.sender.stop(), stamps, stamps_lost: lost.filter(|_| self.keeps_stamps), notes }
+        SenderResult {
+            summary: self.sender.stop(),
+            stamps,
+            stamps_lost: lost.filter(|_| self.keeps_stamps),
+            notes,
+        }
     }
 
-    fn send(&mut self, mode: Mode, padding: Padding, times: &mut SentTimes, flags: &Flags) {
+    fn send(&mut self, mode: PaceMode, padding: Padding, times: &mut SentTimes, flags: &SenderFlags) {
         let pacer = Pacer::new(mode);
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_LEN];
         let to = self.socket.peer_addr().map_or(IpAddr::from([127, 0, 0, 1]), |to| to.ip());
         while let Some(due) = self.sender.poll_timeout() {
             if pacer.wait_until(due, stopped).is_none() {

@@ -7,10 +7,11 @@ use crate::wake::StopSignal;
 use crate::{audit, clock, pace, random, sockets};
 use jitlat_core::Span;
 use jitlat_proto::Machine;
-use jitlat_proto::jitlat::Keys;
+use jitlat_proto::jitlat::PresharedKeys;
 use jitlat_proto::policy::{self, Ask, COLLECT, Gate, Grant, Service};
 use jitlat_proto::push::{
-    About, Offer, Outcome, PushError, Reason, Receiver, ReceiverEvent, ReceiverInput, State,
+    About, PushError, PushOffer, PushOutcome, PushReceiver, PushRefusal, ReceiverEvent, ReceiverInput,
+    SpoolState,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -41,15 +42,15 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Why nothing is taken now, and how long the host is to wait.
-    fn open(&self, host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)>;
+    fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)>;
 }
 
 /// What takes the tests of one host while it is connected. What is begun and not whole when this is dropped is void.
-pub trait Intake: Send {
+pub trait PushIntake: Send {
     /// The host says this of itself.
-    fn state(&mut self, state: State);
+    fn state(&mut self, state: SpoolState);
     /// The host has these.
-    fn offered(&mut self, offers: Vec<Offer>);
+    fn offered(&mut self, offers: Vec<PushOffer>);
     /// The log of this wanted test begins.
     fn begin(&mut self, number: u64, about: About);
     /// A piece of it, compressed.
@@ -59,25 +60,25 @@ pub trait Intake: Send {
     /// A wanted test does not come, or no more of it.
     fn gone(&mut self, number: u64);
     /// What is to be said to the host now.
-    fn answers(&mut self) -> Vec<Answer>;
+    fn answers(&mut self) -> Vec<PushReply>;
 }
 
 /// What a host is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PushReply {
     /// Send these.
     Want(Vec<u64>),
     /// What became of these.
-    Settled(Vec<(u64, Outcome)>),
+    Settled(Vec<(u64, PushOutcome)>),
     /// Nothing more for now: why, and how long to wait.
-    Later(Reason, String, Span),
+    Later(PushRefusal, String, Span),
 }
 
 /// A collector to offer.
 #[derive(Clone, Debug)]
 pub struct PushService {
     /// The keys of the hosts that may push, by their names. Without any nobody may.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// Where tests go.
     pub shelf: Arc<dyn Shelf>,
 }
@@ -113,14 +114,19 @@ impl PushService {
         let bind = |(address, source)| PushServiceError::Bind { address, source };
         let stop = StopSignal::new()?;
         let acceptor = Acceptor::bind(addresses, gate.clone(), stop.clone()).map_err(bind)?;
-        let serving =
-            Connections { service: self, stop, gate, newest: Mutex::default(), count: AtomicU64::new(0) };
+        let serving = CollectorConnections {
+            service: self,
+            stop,
+            gate,
+            newest: Mutex::default(),
+            count: AtomicU64::new(0),
+        };
         Ok(acceptor.start(Arc::new(serving))?)
     }
 }
 
 /// State shared by all connections.
-struct Connections {
+struct CollectorConnections {
     service: PushService,
     stop: StopSignal,
     gate: Gate,
@@ -129,7 +135,7 @@ struct Connections {
     count: AtomicU64,
 }
 
-impl Connections {
+impl CollectorConnections {
     fn set_newest(&self, host: &str, number: u64) {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned(), number);
     }
@@ -139,7 +145,7 @@ impl Connections {
     }
 }
 
-impl ConnectionService for Connections {
+impl ConnectionService for CollectorConnections {
     fn name(&self) -> &'static str {
         "collect"
     }
@@ -151,51 +157,51 @@ impl ConnectionService for Connections {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         // Tests of this host come first.
         pace::yield_to_others();
-        if let Err(why) = Conversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
+        if let Err(why) = PushConversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
             tracing::info!(%peer, "a host that pushed: {why}");
         }
     }
 
-    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::Refusal) {
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::PolicyRefusal) {
         // If the host does not read it, it does not get the reason.
-        let _ = stream.write(&Receiver::turn_away(Reason::Busy, &why.to_string()));
+        let _ = stream.write(&PushReceiver::turn_away(PushRefusal::Busy, &why.to_string()));
     }
 }
 
 /// A host that has proved its key.
-struct Open {
+struct AuthenticatedHost {
     host: String,
-    intake: Box<dyn Intake>,
+    intake: Box<dyn PushIntake>,
     _session: Grant,
 }
 
 /// One host being served.
-struct Conversation<'a> {
-    shared: &'a Connections,
+struct PushConversation<'a> {
+    shared: &'a CollectorConnections,
     peer: SocketAddr,
     grant: &'a Grant,
-    driver: Driver<Receiver>,
+    driver: Driver<PushReceiver>,
     number: u64,
     began: Instant,
     /// Since when the host has not taken its answers.
     unread: Option<Instant>,
     /// Whether there is more of what came than was done in one go.
     behind: bool,
-    open: Option<Open>,
+    open: Option<AuthenticatedHost>,
 }
 
-impl Conversation<'_> {
+impl PushConversation<'_> {
     fn begin<'a>(
         stream: TcpStream,
-        shared: &'a Connections,
+        shared: &'a CollectorConnections,
         peer: SocketAddr,
         grant: &'a Grant,
-    ) -> io::Result<Conversation<'a>> {
+    ) -> io::Result<PushConversation<'a>> {
         sockets::notice_absence(&stream);
         let mut nonce = [0; 16];
         random::fill(&mut nonce)?;
-        let receiver = Receiver::new(shared.service.keys.clone(), nonce, tick());
-        Ok(Conversation {
+        let receiver = PushReceiver::new(shared.service.keys.clone(), nonce, tick());
+        Ok(PushConversation {
             shared,
             peer,
             grant,
@@ -212,14 +218,14 @@ impl Conversation<'_> {
         let timed_out = |why| Err(io::Error::new(ErrorKind::TimedOut, why));
         loop {
             if self.shared.stop.is_requested() {
-                self.later(Reason::Stopping, String::new(), Span::seconds(1));
+                self.later(PushRefusal::Stopping, String::new(), Span::seconds(1));
             }
             if self.grant.is_evicted() {
                 return Err(io::Error::other("idle, and made room for others"));
             }
             let longest = self.shared.gate.policy().duration(COLLECT);
             if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
-                self.later(Reason::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
+                self.later(PushRefusal::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
             }
             match &self.open {
                 None if self.began.elapsed() > INTRODUCTION_TIMEOUT => {
@@ -230,12 +236,12 @@ impl Conversation<'_> {
                 }
                 _ => {}
             }
-            let patience = match self.driver.machine.unsettled() {
+            let timeout = match self.driver.machine.unsettled() {
                 _ if self.behind => Span::ZERO,
                 0 => POLL_INTERVALS.1,
                 _ => POLL_INTERVALS.0,
             };
-            self.driver.wait_for(patience);
+            self.driver.wait_for(timeout);
             // A host that does not take its answers is not read, and neither is more than can be done.
             if !self.driver.is_pending() {
                 self.unread = None;
@@ -251,21 +257,21 @@ impl Conversation<'_> {
             let answers = self.open.as_mut().map(|open| open.intake.answers()).unwrap_or_default();
             for answer in answers {
                 match answer {
-                    Answer::Want(numbers) => self.driver.handle(ReceiverInput::Want(&numbers)),
-                    Answer::Settled(settled) => self.driver.handle(ReceiverInput::Settled(settled)),
-                    Answer::Later(why, said, pause) => self.later(why, said, pause),
+                    PushReply::Want(numbers) => self.driver.handle(ReceiverInput::Want(&numbers)),
+                    PushReply::Settled(settled) => self.driver.handle(ReceiverInput::Settled(settled)),
+                    PushReply::Later(why, said, pause) => self.later(why, said, pause),
                 }
             }
             self.driver.write_output();
-            let patience =
+            let timeout =
                 if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
-            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > patience {
+            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > timeout {
                 return timed_out("it does not take its answers");
             }
         }
     }
 
-    fn later(&mut self, why: Reason, said: String, pause: Span) {
+    fn later(&mut self, why: PushRefusal, said: String, pause: Span) {
         self.driver.handle(ReceiverInput::Later(why, said, pause));
     }
 
@@ -307,7 +313,7 @@ impl Conversation<'_> {
             Ok(session) => session,
             Err(why) => {
                 audit::refused(COLLECT, self.peer, &why);
-                return self.later(Reason::Busy, why.to_string(), Span::seconds(10));
+                return self.later(PushRefusal::Busy, why.to_string(), Span::seconds(10));
             }
         };
         match self.shared.service.shelf.open(&host) {
@@ -316,7 +322,7 @@ impl Conversation<'_> {
                 session.set_busy();
                 self.grant.set_busy();
                 self.shared.set_newest(&host, self.number);
-                self.open = Some(Open { host, intake, _session: session });
+                self.open = Some(AuthenticatedHost { host, intake, _session: session });
                 self.driver.handle(ReceiverInput::Welcome);
             }
             Err((why, said, pause)) => {

@@ -1,12 +1,12 @@
-//! [`PushConnection`]: the driver of a [`Sender`].
+//! [`PushConnection`]: the driver of a [`PushSender`].
 
 use crate::clock::tick;
 use crate::drive::Driver;
 use crate::{random, sockets};
 use jitlat_core::Span;
 use jitlat_proto::Machine;
-use jitlat_proto::jitlat::Key;
-use jitlat_proto::push::{PushError, Reason, Sender, SenderEvent, SenderInput};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_proto::push::{PushError, PushRefusal, PushSender, SenderEvent, SenderInput};
 use std::io;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub enum PushFailure {
 
 fn advice(why: &PushError) -> &'static str {
     match why {
-        PushError::Refused(Reason::Key, _) | PushError::Proof => {
+        PushError::Refused(PushRefusal::Key, _) | PushError::Proof => {
             " (both hosts need the same file, with a key for each host that pushes)"
         }
         _ => "",
@@ -52,7 +52,7 @@ fn advice(why: &PushError) -> &'static str {
 
 /// A connection to a collector.
 pub struct PushConnection {
-    driver: Driver<Sender>,
+    driver: Driver<PushSender>,
 }
 
 impl PushConnection {
@@ -60,18 +60,18 @@ impl PushConnection {
     ///
     /// # Errors
     /// [`PushFailure`].
-    pub fn open(host: &str, port: u16, key: Key) -> Result<PushConnection, PushFailure> {
+    pub fn open(host: &str, port: u16, key: PresharedKey) -> Result<PushConnection, PushFailure> {
         let failed = |source| PushFailure::Connect { host: host.to_owned(), port, source };
         let stream = sockets::connect_host(host, port, CONNECT_TIMEOUT).map_err(failed)?;
         sockets::notice_absence(&stream);
         let mut nonce = [0; 16];
         random::fill(&mut nonce).map_err(failed)?;
-        let driver = Driver::new(Sender::new(key, nonce, tick()), stream).map_err(failed)?;
+        let driver = Driver::new(PushSender::new(key, nonce, tick()), stream).map_err(failed)?;
         Ok(PushConnection { driver })
     }
 
     /// Its end of the conversation.
-    pub fn machine(&self) -> &Sender {
+    pub fn machine(&self) -> &PushSender {
         &self.driver.machine
     }
 
@@ -85,15 +85,15 @@ impl PushConnection {
         !self.driver.is_pending() && self.driver.machine.needs_data()
     }
 
-    /// The next event, after waiting up to `patience`; `None`: there is none, or data is needed.
-    pub fn poll(&mut self, patience: Span) -> Option<SenderEvent> {
+    /// The next event, after waiting up to `timeout`; `None`: there is none, or data is needed.
+    pub fn poll(&mut self, timeout: Span) -> Option<SenderEvent> {
         self.driver.check_timer();
         self.driver.write_output();
         if let Some(event) = self.driver.machine.poll_event() {
             return Some(event);
         }
         if !self.needs_data() {
-            self.driver.wait_for(patience);
+            self.driver.wait_for(timeout);
         }
         self.driver.read_input();
         self.driver.write_output();

@@ -3,5 +3,5 @@
 mod collector;
 mod connection;
 
-pub use collector::{Answer, Intake, PushService, PushServiceError, Shelf};
+pub use collector::{PushIntake, PushReply, PushService, PushServiceError, Shelf};
 pub use connection::{PushConnection, PushFailure};

@@ -1,14 +1,14 @@
 //! [`ControlConnection`]: what the control connections of OWAMP and TWAMP have in common at a server.
 
-use super::{MAX_WAIT, Opened, Shared};
+use super::{MAX_WAIT, OpenReflector, ReflectorContext};
 use crate::accept::{Acceptor, ConnectionService, Listener};
 use crate::audit;
 use crate::clock::{self, tick};
 use crate::drive::Conversing;
 use crate::random;
-use crate::sockets::{self, PatientStream};
+use crate::sockets::{self, TimeoutStream};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::amp::{Accept, Random};
+use jitlat_proto::amp::{AcceptCode, ServerRandom};
 use jitlat_proto::policy::{Ask, Grant, Service};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -33,20 +33,20 @@ const READ_BUFFER: usize = 4096;
 /// Listens at `at`; connections are served by what `make` returns.
 pub(super) fn listen<S: ConnectionService>(
     at: SocketAddr,
-    shared: &Shared,
+    shared: &ReflectorContext,
     make: impl FnOnce(&Acceptor) -> S,
-) -> io::Result<Opened> {
+) -> io::Result<OpenReflector> {
     let listener = Listener::bind(at)?;
     let address = listener.local_addr()?;
     let acceptor = Acceptor::new(vec![listener], shared.gate.clone(), shared.stop.clone())?;
     let service = Arc::new(make(&acceptor));
-    Ok(Opened { address, run: Box::new(move || acceptor.run(&service)) })
+    Ok(OpenReflector { address, run: Box::new(move || acceptor.run(&service)) })
 }
 
 /// A control connection with the machine that converses on it.
 pub(super) struct ControlConnection<'a, M> {
     pub machine: M,
-    pub shared: &'a Shared,
+    pub shared: &'a ReflectorContext,
     pub peer: SocketAddr,
     /// Includes the scope of a link-local address.
     pub local: SocketAddr,
@@ -63,10 +63,10 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
     /// Begins the conversation of the machine that `make` makes of this host's address.
     pub fn new(
         (stream, peer): (TcpStream, SocketAddr),
-        shared: &'a Shared,
+        shared: &'a ReflectorContext,
         service: Service,
         grant: &'a Grant,
-        make: impl FnOnce(SocketAddr, Random) -> M,
+        make: impl FnOnce(SocketAddr, ServerRandom) -> M,
     ) -> io::Result<ControlConnection<'a, M>> {
         stream.set_nodelay(true)?;
         sockets::notice_absence(&stream);
@@ -78,7 +78,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         let longest = shared.policy().duration(service);
         Ok(ControlConnection {
-            machine: make(local, Random::new(bytes)),
+            machine: make(local, ServerRandom::new(bytes)),
             shared,
             peer,
             local,
@@ -102,7 +102,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         if !self.machine.poll_transmit(tick(), &mut out) {
             return false;
         }
-        let peer = PatientStream::new(&self.stream, || self.shared.is_stopping());
+        let peer = TimeoutStream::new(&self.stream, || self.shared.is_stopping());
         if peer.and_then(|peer| peer.write_all(&out, WRITE_LIMIT)).is_err() {
             self.handle(M::closed(None));
         }
@@ -169,12 +169,12 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
     }
 
     /// Admits what a session needs. Where there are users, only a client that has `proven` the passphrase of one comes so far.
-    pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, Accept> {
+    pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, AcceptCode> {
         let gate = &self.shared.gate;
         let grant =
             gate.admit(self.service, self.peer.ip(), ask.proven(proven), clock::steady()).map_err(|why| {
                 audit::refused(self.service, self.peer, why);
-                Accept::Temporary
+                AcceptCode::Temporary
             })?;
         if proven {
             gate.right_key(self.peer.ip());

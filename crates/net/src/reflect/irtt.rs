@@ -1,14 +1,14 @@
 //! The IRTT server.
 
 use super::lamp::secret;
-use super::udp::{AnsweringSocket, LARGEST};
-use super::{Opened, Reflector, Shared, at_port, loopback};
+use super::udp::{AnsweringSocket, MAX_DATAGRAM};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::Span;
 use jitlat_core::prefix::Prefix;
-use jitlat_proto::irtt::{self, Key, Reaction, Rules, Server};
-use jitlat_proto::policy::{self, Keys, Service, Table};
+use jitlat_proto::irtt::{self, IrttKey, IrttReaction, IrttRules, Server};
+use jitlat_proto::policy::{self, Keys, Service, TableGrant};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +18,7 @@ pub struct IrttReflector {
     /// Its UDP port.
     pub port: u16,
     /// The keys of packets, by the name of the peer; with a key, those without a valid HMAC are not answered.
-    pub keys: Keys<Key>,
+    pub keys: Keys<IrttKey>,
     /// The shortest interval granted, below which requests are not answered; zero: any. The limits of a client's rates
     /// hold in any case.
     pub shortest_interval: Span,
@@ -39,11 +39,11 @@ impl Default for IrttReflector {
 
 impl IrttReflector {
     /// Its rules on a server with this policy, and room for its sessions.
-    fn rules(&self, shared: &Shared) -> (Rules, Table) {
-        let usual = Rules::default();
+    fn rules(&self, shared: &ReflectorContext) -> (IrttRules, TableGrant) {
+        let usual = IrttRules::default();
         let size = irtt::SESSION_BYTES as usize;
         let table = shared.gate.reserve_table(policy::IRTT, usual.sessions, size, clock::steady());
-        let rules = Rules {
+        let rules = IrttRules {
             keys: self.keys.clone(),
             interval: self.shortest_interval,
             duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
@@ -74,32 +74,37 @@ impl Reflector for IrttReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (rules, table) = self.rules(shared);
         let server = Server::new(rules, secret()?, clock::steady());
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || serve(socket, server, &table, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || serve(socket, server, &table, &shared)) })
     }
 }
 
 /// Answers until the server stops; its sessions are those of the `table`.
-fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, shared: &Shared) {
+fn serve(
+    mut socket: AnsweringSocket<()>,
+    mut server: Server,
+    _table: &TableGrant,
+    shared: &ReflectorContext,
+) {
     let mut tests = BegunTests::new(policy::IRTT);
-    let mut answer = Vec::with_capacity(LARGEST);
+    let mut answer = Vec::with_capacity(MAX_DATAGRAM);
     let mut due = None;
     while !shared.is_stopping() {
         socket.receive(due, |out, request, arrival, local| {
             answer.clear();
             let leaving = out.leaving(arrival.from);
             match server.handle(request, arrival, leaving.at, &mut answer) {
-                Ok(Reaction::Answer { tos }) => {
+                Ok(IrttReaction::Answer { tos }) => {
                     out.push_timed(&answer, arrival.from, local, tos >> 2, leaving);
                     if let Some(test) = server.take_begun() {
                         tests.began(arrival.from, test);
                     }
                 }
-                Ok(Reaction::Taken) => {}
+                Ok(IrttReaction::Taken) => {}
                 Err(why) => out.silent(why),
             }
         });

@@ -1,15 +1,15 @@
 //! The LaMP server over UDP sockets.
 
-use super::udp::{AnsweringSocket, Departure, LARGEST};
-use super::{Opened, Reflector, Shared, at_port};
+use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::random;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::{Source, WallTime};
-use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
-use jitlat_proto::policy::{self, Service, Table};
+use jitlat_core::{StampSource, WallTime};
+use jitlat_proto::lamp::{self, LampFollowUp, LampHeader, LampReaction, ServerRules};
+use jitlat_proto::policy::{self, Service, TableGrant};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,17 +41,17 @@ impl Reflector for LampReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (address, shared) = (socket.local_addr()?, shared.clone());
         let (secret, trusted) = (secret()?, self.trusted.clone());
-        Ok(Opened { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
     }
 }
 
 /// An answer whose follow-up waits for the kernel's transmit stamp.
 #[derive(Clone, Copy)]
-struct Answered {
+struct AwaitingFollowUp {
     to: SocketAddr,
     from: Option<LocalAddress>,
     dscp: u8,
@@ -70,19 +70,24 @@ pub(super) fn secret() -> io::Result<[u8; 32]> {
 }
 
 /// Room for the sessions of a server with the rules of `shared`, and these rules.
-pub(super) fn table<R: Copy>(rules: ServerRules, shared: &Shared) -> (ServerRules, Table) {
+pub(super) fn table<R: Copy>(rules: ServerRules, shared: &ReflectorContext) -> (ServerRules, TableGrant) {
     let size = lamp::Server::<R>::BYTES_PER_SESSION;
     let table = shared.gate.reserve_table(policy::LAMP, rules.sessions, size, clock::steady());
     (ServerRules { sessions: table.entries, sessions_per_client: table.per_client, ..rules }, table)
 }
 
-fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<Prefix>, shared: &Shared) {
-    let send_stamps = if socket.stamps_answers() { Source::Kernel } else { Source::User };
+fn serve(
+    mut socket: AnsweringSocket<AwaitingFollowUp>,
+    secret: [u8; 32],
+    trusted: Vec<Prefix>,
+    shared: &ReflectorContext,
+) {
+    let send_stamps = if socket.stamps_answers() { StampSource::Kernel } else { StampSource::User };
     let rules =
-        ServerRules { receive_stamps: Source::Kernel, send_stamps, trusted, ..ServerRules::default() };
+        ServerRules { receive_stamps: StampSource::Kernel, send_stamps, trusted, ..ServerRules::default() };
     let (rules, _table) = table::<Option<LocalAddress>>(rules, shared);
     let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
-    let mut answer = Vec::with_capacity(LARGEST);
+    let mut answer = Vec::with_capacity(MAX_DATAGRAM);
     let mut tests = BegunTests::new(policy::LAMP);
     let mut due = None;
     while !shared.is_stopping() {
@@ -95,17 +100,17 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
                 tests.began(arrival.from, begun);
             }
             match reaction {
-                Ok(Reaction::Taken) => {}
-                Ok(Reaction::Counted { last }) => shared.keep(request, arrival, last),
-                Ok(Reaction::Answer) => out.push(&answer, arrival.from, local, dscp),
-                Ok(Reaction::AnswerAndFollow(kind)) => {
-                    let Some(Header { id, seq, .. }) = Header::parse(&answer) else { return };
-                    if kind == FollowUp::Kernel {
+                Ok(LampReaction::Taken) => {}
+                Ok(LampReaction::Counted { last }) => shared.keep(request, arrival, last),
+                Ok(LampReaction::Answer) => out.push(&answer, arrival.from, local, dscp),
+                Ok(LampReaction::AnswerAndFollow(kind)) => {
+                    let Some(LampHeader { id, seq, .. }) = LampHeader::parse(&answer) else { return };
+                    if kind == LampFollowUp::Kernel {
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
-                        let which = Answered { to, from: local, dscp, id, seq, arrived, answered };
+                        let which = AwaitingFollowUp { to, from: local, dscp, id, seq, arrived, answered };
                         return out.push_tracked(&answer, to, local, dscp, which, true, None);
                     }
-                    let began = if kind == FollowUp::Application { now.wall } else { arrival.at };
+                    let began = if kind == LampFollowUp::Application { now.wall } else { arrival.at };
                     out.push(&answer, arrival.from, local, dscp);
                     if shared.may_follow_up(arrival.from) {
                         answer.clear();
@@ -117,11 +122,11 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
             }
         });
         socket.take_departed(|out, departed| {
-            let Answered { to, from, dscp, id, seq, arrived, answered } = departed.which;
+            let AwaitingFollowUp { to, from, dscp, id, seq, arrived, answered } = departed.which;
             let left = match departed.departure {
-                Departure::Stamped(at) => at,
-                Departure::Unstamped => answered,
-                Departure::NotSent => return,
+                AnswerFate::Stamped(at) => at,
+                AnswerFate::Unstamped => answered,
+                AnswerFate::NotSent => return,
             };
             if !shared.may_follow_up(to) {
                 return;

@@ -2,23 +2,23 @@
 //! its own.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
-use super::udp::LARGEST;
-use super::{Opened, Reflector, Shared};
+use super::udp::MAX_DATAGRAM;
+use super::{OpenReflector, Reflector, ReflectorContext};
 use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
 use crate::frame::{self, Ends, Mac};
 use crate::lamp_frame;
 use crate::sockets::enlarge;
-use crate::stamp::Stamps;
-use crate::sys::{BATCH, Inbox};
+use crate::stamp::StampMode;
+use crate::sys::{Inbox, MAX_BATCH};
 use crate::twoway::raw;
 use crate::twoway::socket;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::{Dscp, Source};
-use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
+use jitlat_core::{Dscp, StampSource};
+use jitlat_proto::lamp::{self, LampFollowUp, LampHeader, LampReaction, ServerRules};
 use jitlat_proto::policy::{self, Service};
-use jitlat_proto::twoway::reflect::{Arrival, Silence};
+use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -53,10 +53,10 @@ impl Reflector for LampFrameReflector {
         vec![(Ipv4Addr::UNSPECIFIED, self.port).into()]
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let (frames, address) = Frames::open(&self.interface, at.port(), shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
-        Ok(Opened { address, run: Box::new(move || frames.serve(secret, trusted)) })
+        Ok(OpenReflector { address, run: Box::new(move || frames.serve(secret, trusted)) })
     }
 }
 
@@ -87,7 +87,7 @@ impl Reflector for LampEthernetReflector {
         vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
     }
 
-    fn open(&self, _at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+    fn open(&self, _at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let (mac, addresses) = raw::addresses(&self.interface)?;
         if !lamp_frame::is_unicast(mac) {
             let why = format!("{} is no Ethernet interface", self.interface);
@@ -97,7 +97,7 @@ impl Reflector for LampEthernetReflector {
         let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
-        Ok(Opened {
+        Ok(OpenReflector {
             address: lamp_frame::address_of(mac),
             run: Box::new(move || frames.serve(secret, trusted)),
         })
@@ -105,7 +105,7 @@ impl Reflector for LampEthernetReflector {
 }
 
 /// A LaMP packet out of a frame.
-struct Request<'a, W> {
+struct LampFrameRequest<'a, W> {
     from: SocketAddr,
     way: W,
     payload: &'a [u8],
@@ -114,12 +114,12 @@ struct Request<'a, W> {
 }
 
 /// What is beneath LaMP in a frame.
-trait Beneath: Send + 'static {
+trait LowerLayer: Send + 'static {
     /// The route to one client; the kernel's tables are not needed.
     type Way: Copy;
 
     /// The packet in `frame`, if it is for this host.
-    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Self::Way>>;
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Self::Way>>;
 
     /// Builds the frame of an answer.
     fn fill(&self, frame: &mut Vec<u8>, way: &Self::Way, payload: &[u8]);
@@ -135,28 +135,28 @@ struct Datagrams {
 
 /// The route of a datagram.
 #[derive(Clone, Copy)]
-struct Route {
+struct FrameRoute {
     mac: Mac,
     from: SocketAddr,
     to: SocketAddr,
     dscp: Dscp,
 }
 
-impl Beneath for Datagrams {
-    type Way = Route;
+impl LowerLayer for Datagrams {
+    type Way = FrameRoute;
 
-    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Route>> {
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, FrameRoute>> {
         let datagram = frame::parse(frame)
             .filter(|d| self.addresses.contains(&d.to.ip()))
             .filter(|d| d.destination == self.mac && lamp_frame::is_unicast(d.source))?;
         let class = datagram.traffic_class;
-        let way = Route {
+        let way = FrameRoute {
             mac: datagram.source,
             from: datagram.to,
             to: datagram.from,
             dscp: Dscp::new(u32::from(class >> 2)).unwrap_or_default(),
         };
-        Some(Request {
+        Some(LampFrameRequest {
             from: datagram.from,
             way,
             payload: datagram.payload,
@@ -165,7 +165,7 @@ impl Beneath for Datagrams {
         })
     }
 
-    fn fill(&self, frame: &mut Vec<u8>, way: &Route, payload: &[u8]) {
+    fn fill(&self, frame: &mut Vec<u8>, way: &FrameRoute, payload: &[u8]) {
         let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
         let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);
         frame::fill(frame, &headers, payload);
@@ -177,15 +177,21 @@ struct Ethernet {
     mac: Mac,
 }
 
-impl Beneath for Ethernet {
+impl LowerLayer for Ethernet {
     type Way = Mac;
 
-    fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Mac>> {
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Mac>> {
         // What was sent to everybody, or claims to come from everybody, is never answered.
         let found = lamp_frame::parse(frame)
             .filter(|f| f.destination == self.mac && lamp_frame::is_unicast(f.source))?;
         let from = lamp_frame::address_of(found.source);
-        Some(Request { from, way: found.source, payload: found.packet, ttl: None, traffic_class: None })
+        Some(LampFrameRequest {
+            from,
+            way: found.source,
+            payload: found.packet,
+            ttl: None,
+            traffic_class: None,
+        })
     }
 
     fn fill(&self, frame: &mut Vec<u8>, way: &Mac, payload: &[u8]) {
@@ -198,12 +204,16 @@ struct Frames<B> {
     socket: Socket,
     beneath: B,
     frame: Vec<u8>,
-    shared: Shared,
+    shared: ReflectorContext,
 }
 
 impl Frames<Datagrams> {
     /// Receives packets to `port` at `interface`.
-    fn open(interface: &str, port: u16, shared: &Shared) -> io::Result<(Frames<Datagrams>, SocketAddr)> {
+    fn open(
+        interface: &str,
+        port: u16,
+        shared: &ReflectorContext,
+    ) -> io::Result<(Frames<Datagrams>, SocketAddr)> {
         let (mac, addresses) = raw::addresses(interface)?;
         let Some(first) = addresses.first() else {
             let why = format!("{interface} is no interface with an address");
@@ -238,21 +248,21 @@ fn owner(port: u16) -> io::Result<Socket> {
     })
 }
 
-impl<B: Beneath> Frames<B> {
+impl<B: LowerLayer> Frames<B> {
     /// Answers at `socket`, of an interface with the address `ip`.
-    fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &Shared) -> io::Result<Frames<B>> {
+    fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &ReflectorContext) -> io::Result<Frames<B>> {
         enlarge(&socket);
         shared.prefer(&socket);
-        socket::stamp(&socket, ip, Stamps::KernelReceive, &mut Vec::new())?;
+        socket::stamp(&socket, ip, StampMode::KernelReceive, &mut Vec::new())?;
         Ok(Frames { socket, beneath, frame: Vec::with_capacity(2048), shared: shared.clone() })
     }
 
     /// Answers until the server stops.
     fn serve(mut self, secret: [u8; 32], trusted: Vec<Prefix>) {
-        let rules = ServerRules { receive_stamps: Source::Kernel, trusted, ..ServerRules::default() };
+        let rules = ServerRules { receive_stamps: StampSource::Kernel, trusted, ..ServerRules::default() };
         let (rules, _table) = lamp_table::<B::Way>(rules, &self.shared);
         let mut server = lamp::Server::<B::Way>::new(rules, secret);
-        let mut inbox = Inbox::new(BATCH, LARGEST);
+        let mut inbox = Inbox::new(MAX_BATCH, MAX_DATAGRAM);
         let mut answer = Vec::with_capacity(2048);
         let mut tests = BegunTests::new(policy::LAMP);
         let mut due = None;
@@ -289,7 +299,7 @@ impl<B: Beneath> Frames<B> {
     fn answer(
         &mut self,
         server: &mut lamp::Server<B::Way>,
-        request: &Request<'_, B::Way>,
+        request: &LampFrameRequest<'_, B::Way>,
         info: ReceivedInfo,
         out: &mut Vec<u8>,
     ) {
@@ -306,18 +316,20 @@ impl<B: Beneath> Frames<B> {
             return self.shared.counters.silent(why);
         }
         let at = info.stamp.map_or(now.wall, |s| s.at);
-        let arrival = Arrival { from, at, ttl: request.ttl, traffic_class: request.traffic_class };
+        let arrival = RequestArrival { from, at, ttl: request.ttl, traffic_class: request.traffic_class };
         out.clear();
         match server.handle(request.payload, &arrival, way, now, out) {
-            Ok(Reaction::Taken) => {}
-            Ok(Reaction::Counted { last }) => self.shared.keep(request.payload, &arrival, last),
-            Ok(Reaction::Answer) => self.send(&way, out),
-            Ok(Reaction::AnswerAndFollow(kind)) => {
-                let began = if kind == FollowUp::Application { now.wall } else { at };
+            Ok(LampReaction::Taken) => {}
+            Ok(LampReaction::Counted { last }) => self.shared.keep(request.payload, &arrival, last),
+            Ok(LampReaction::Answer) => self.send(&way, out),
+            Ok(LampReaction::AnswerAndFollow(kind)) => {
+                let began = if kind == LampFollowUp::Application { now.wall } else { at };
                 // Before it is sent: sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
                 self.send(&way, out);
-                let Some(h) = Header::parse(out).filter(|_| self.shared.may_follow_up(from)) else { return };
+                let Some(h) = LampHeader::parse(out).filter(|_| self.shared.may_follow_up(from)) else {
+                    return;
+                };
                 out.clear();
                 server.follow_up(h.id, h.seq, took, out);
                 self.send(&way, out);
@@ -351,7 +363,7 @@ mod tests {
             frame::fill(
                 &mut frame,
                 &frame::headers(&ends, 0, 64),
-                &Header::new(lamp::Kind::Init, 7, 0, 1).to_bytes(),
+                &LampHeader::new(lamp::LampKind::Init, 7, 0, 1).to_bytes(),
             );
             datagrams.parse(&frame).is_some()
         };

@@ -37,12 +37,12 @@ use crate::sockets;
 use crate::wake::{self, StopSignal};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::record::Moment;
-use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
+use jitlat_core::{PacketRecord, Span, Stamp, StampSource, SteadyTime};
 use jitlat_proto::accounts::Accounts;
-use jitlat_proto::lamp::Header;
+use jitlat_proto::lamp::LampHeader;
 use jitlat_proto::lamp::packet::HEADER_LEN;
 use jitlat_proto::policy::{Gate, Meters, Networks, Policy, Service};
-use jitlat_proto::twoway::reflect::{Arrival, Silence};
+use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
 use socket2::{SockRef, Socket};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -74,13 +74,13 @@ pub trait Reflector {
         false
     }
 
-    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`Opened::run`]
-    /// runs, which must end once the server stops: [`Shared::wait`] waits for packets and for that.
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened>;
+    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`OpenReflector::run`]
+    /// runs, which must end once the server stops: [`ReflectorContext::wait`] waits for packets and for that.
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector>;
 }
 
 /// A reflector whose socket is open.
-pub struct Opened {
+pub struct OpenReflector {
     /// Its address, with its port.
     pub address: SocketAddr,
     /// Answers; to be run on a thread of its own.
@@ -89,7 +89,7 @@ pub struct Opened {
 
 /// What all reflectors of a server share, with the rules of one service. Clones share the same state.
 #[derive(Clone)]
-pub struct Shared {
+pub struct ReflectorContext {
     /// Who may connect, and hold sessions.
     pub(crate) gate: Gate,
     /// The networks of all services, and of this one.
@@ -99,13 +99,13 @@ pub struct Shared {
     pub(crate) priority: Option<u32>,
     /// Receives the packets of one-way tests; `None`: nobody keeps them.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<AnswerCounters>,
     pub(crate) stop: StopSignal,
     /// Sockets on which threads wait for packets.
     waited: Arc<Mutex<Vec<UdpSocket>>>,
 }
 
-impl Shared {
+impl ReflectorContext {
     /// Whether reflectors must end.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
@@ -141,7 +141,7 @@ impl Shared {
     }
 
     /// Passes a packet of a one-way LaMP test on to the thread that keeps them.
-    fn keep(&self, datagram: &[u8], arrival: &Arrival, last: bool) {
+    fn keep(&self, datagram: &[u8], arrival: &RequestArrival, last: bool) {
         if let Some(packets) = &self.packets
             && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)
         {
@@ -151,11 +151,11 @@ impl Shared {
     }
 
     /// With the rules of `service`.
-    fn of(&self, service: Service) -> Shared {
+    fn of(&self, service: Service) -> ReflectorContext {
         let policy = self.gate.policy();
         let own = policy.services.get(service).map(|rules| rules.networks.clone());
         let networks = [policy.networks.clone()].into_iter().chain(own).collect();
-        Shared { networks, meters: self.meters.of(policy, service), ..self.clone() }
+        ReflectorContext { networks, meters: self.meters.of(policy, service), ..self.clone() }
     }
 
     /// Whether packets of `address` are answered at all.
@@ -190,14 +190,14 @@ pub struct OneWayPacket {
 
 impl OneWayPacket {
     /// The LaMP packet `datagram`, which arrived as `arrival` says; `None` if it is none.
-    fn of_lamp(datagram: &[u8], arrival: &Arrival, last: bool) -> Option<OneWayPacket> {
-        let header = Header::parse(datagram)?;
+    fn of_lamp(datagram: &[u8], arrival: &RequestArrival, last: bool) -> Option<OneWayPacket> {
+        let header = LampHeader::parse(datagram)?;
         let mut record = PacketRecord::new(i64::from(header.seq));
         let stamp = |at, source| Stamp { at, source };
         if let Some(at) = header.time() {
-            record.set(Moment::Sent, stamp(at, Source::User));
+            record.set(Moment::Sent, stamp(at, StampSource::User));
         }
-        record.set(Moment::Arrived, stamp(arrival.at, Source::Kernel));
+        record.set(Moment::Arrived, stamp(arrival.at, StampSource::Kernel));
         record.set_size(u16::try_from(datagram.len()).ok());
         record.set_ttl(arrival.ttl);
         record.set_traffic_class(arrival.traffic_class);
@@ -207,14 +207,14 @@ impl OneWayPacket {
 
 /// Packets answered, and packets not answered by reason.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct AnswerCounters {
     /// Packets answered.
     pub answered: AtomicU64,
     /// Packets not answered, by [`Silence`].
     pub silent: [AtomicU64; Silence::ALL.len()],
 }
 
-impl Counters {
+impl AnswerCounters {
     pub(crate) fn answered(&self, packets: u64) {
         self.answered.fetch_add(packets, Ordering::Relaxed);
     }
@@ -251,7 +251,7 @@ const MAX_WAIT: Span = Span::millis(100);
 
 /// Running reflectors; dropping them stops them.
 pub struct Reflectors {
-    shared: Shared,
+    shared: ReflectorContext,
     threads: Vec<JoinHandle<()>>,
     listening: Vec<(&'static str, SocketAddr)>,
     failures: Vec<ReflectorError>,
@@ -273,7 +273,7 @@ impl Reflectors {
     pub fn sharing(gate: Gate) -> io::Result<Reflectors> {
         // The keys of a new map's hashes are random.
         let seed = RandomState::new().hash_one(());
-        let shared = Shared {
+        let shared = ReflectorContext {
             networks: [gate.policy().networks.clone()].into(),
             meters: Meters::new(gate.policy(), seed),
             gate,
@@ -334,7 +334,7 @@ impl Reflectors {
     }
 
     /// Packets answered and not answered.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &AnswerCounters {
         &self.shared.counters
     }
 }

@@ -2,27 +2,27 @@
 //! thread for each session in which it sends.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
-use super::{Opened, Reflector, Shared, at_port};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
 use crate::engine::stream_socket::{self, Marks};
 use crate::owamp::receiving::Receiving;
-use crate::owamp::sending::{Departing, Sending};
+use crate::owamp::sending::{Departing, SendingSession};
 use crate::pace::Pacing;
 use crate::sockets;
-use crate::stamp::{Stamps, Ways};
+use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
 use jitlat_core::{Direction, Dscp, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
-use jitlat_proto::amp::{Accept, Reason, Sid, TestKeys, Users};
-use jitlat_proto::owamp::server::{Asked, Event, Input, Server};
+use jitlat_proto::amp::{AcceptCode, AmpEndReason, Sid, TestKeys, Users};
+use jitlat_proto::owamp::server::{OwampOpenRequest, OwampServerEvent, OwampServerInput, Server};
 use jitlat_proto::owamp::{
-    self, Owner, Received, Rules, SessionData, SessionReceiver, SessionSender, Store, StoreLimits,
+    self, OwampRules, Owner, PeerSummary, SessionData, SessionReceiver, SessionSender, Store, StoreLimits,
     TestSession, packet,
 };
-use jitlat_proto::policy::{self, Ask, Grant, Policy, Refusal, Scope, Service};
+use jitlat_proto::policy::{self, Ask, Grant, Policy, PolicyRefusal, Scope, Service};
 use jitlat_proto::twoway::reflect::Silence;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -64,26 +64,26 @@ impl Reflector for OwampServer {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         listen(at, shared, |acceptor| OwampService {
             rules: rules(shared.policy(), &self.users),
             test_ports: self.test_ports.clone(),
             shared: shared.clone(),
             started: clock::wall(),
-            kept: Mutex::new(Kept::new()),
+            kept: Mutex::new(StoredSessions::new()),
             waker: acceptor.waker(),
         })
     }
 }
 
 /// What one session may have: no more than `policy` allows a client.
-fn rules(policy: &Policy, users: &Users) -> Rules {
-    let usual = Rules::default();
+fn rules(policy: &Policy, users: &Users) -> OwampRules {
+    let usual = OwampRules::default();
     let quotas = Scope::ALL.map(|scope| policy.quota(policy::OWAMP, scope));
     let rate = quotas.iter().filter_map(|quota| quota.packets).min().unwrap_or(usual.rate);
     let bytes = quotas.iter().filter_map(|quota| quota.bytes).min();
     let bandwidth = bytes.map_or(usual.bandwidth, |bytes| bytes.saturating_mul(8));
-    Rules {
+    OwampRules {
         users: users.clone(),
         rate: rate.min(usual.rate),
         bandwidth: bandwidth.min(usual.bandwidth),
@@ -96,17 +96,17 @@ fn rules(policy: &Policy, users: &Users) -> Rules {
 
 /// State shared by all connections.
 struct OwampService {
-    rules: Rules,
+    rules: OwampRules,
     test_ports: Option<RangeInclusive<u16>>,
-    shared: Shared,
+    shared: ReflectorContext,
     started: WallTime,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredSessions>,
     /// Wakes the acceptor, which forgets what has expired.
     waker: Waker,
 }
 
 impl OwampService {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredSessions> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,14 +118,14 @@ impl OwampService {
 }
 
 /// What was received, with the memory granted for it. A session whose memory others need is forgotten.
-struct Kept {
+struct StoredSessions {
     store: Store,
     memory: HashMap<Sid, Grant>,
 }
 
-impl Kept {
-    fn new() -> Kept {
-        Kept { store: Store::new(StoreLimits::default()), memory: HashMap::new() }
+impl StoredSessions {
+    fn new() -> StoredSessions {
+        StoredSessions { store: Store::new(StoreLimits::default()), memory: HashMap::new() }
     }
 
     /// Makes room for a session of `owner` that is about to run.
@@ -135,7 +135,7 @@ impl Kept {
         owner: &Owner,
         memory: Grant,
         now: SteadyTime,
-    ) -> Result<(), Accept> {
+    ) -> Result<(), AcceptCode> {
         self.tidy(now);
         self.store.claim(session.sid(), owner, session.request.packets, now)?;
         self.memory.insert(session.sid(), memory);
@@ -167,7 +167,7 @@ impl Kept {
             self.memory.iter().filter(|(_, grant)| grant.is_evicted()).map(|(sid, _)| *sid).collect();
         evicted.into_iter().for_each(|sid| self.store.release(sid));
         let expires = self.store.expire(now);
-        let Kept { store, memory } = self;
+        let StoredSessions { store, memory } = self;
         memory.retain(|sid, _| store.contains(*sid));
         expires
     }
@@ -183,7 +183,7 @@ impl ConnectionService for OwampService {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        let served = Connection::new(self, stream, peer, grant).and_then(|mut c| {
+        let served = OwampConversation::new(self, stream, peer, grant).and_then(|mut c| {
             let ran = c.run();
             // Whatever the end: nothing of it runs on, and what was received is kept.
             c.abandon();
@@ -195,7 +195,7 @@ impl ConnectionService for OwampService {
     }
 
     /// Turns a client away as the protocol defines it.
-    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
     }
@@ -206,21 +206,21 @@ impl ConnectionService for OwampService {
 }
 
 /// The end of a session at this host.
-enum End {
+enum ServerEndpoint {
     /// Granted, to be sent once the test begins.
     Waiting(Box<Departing>),
-    Sending(Sending),
+    Sending(SendingSession),
     /// Before the test begins, packets wait in the socket with the kernel's stamp.
     Receiving(Box<Receiving>),
     /// What it sent was reported, or what it received was kept.
     Over,
 }
 
-struct Session {
+struct OwampSession {
     /// Its identifier in the kernel's list of ready descriptors.
     id: u64,
     sid: Sid,
-    end: End,
+    end: ServerEndpoint,
     /// Whether the test runs.
     running: bool,
     complete: bool,
@@ -236,29 +236,36 @@ const SENDER_MEMORY: u64 = 1 << 20;
 /// The waker's identifier in the kernel's list; sessions are counted from the next.
 const WAKER: u64 = FIRST_OTHER;
 
-struct Connection<'a> {
+struct OwampConversation<'a> {
     service: &'a OwampService,
     control: ControlConnection<'a, Server>,
     /// Granted and running sessions.
-    sessions: Vec<Session>,
+    sessions: Vec<OwampSession>,
     next_id: u64,
     waker: Waker,
     over: bool,
 }
 
-impl Connection<'_> {
+impl OwampConversation<'_> {
     fn new<'a>(
         service: &'a OwampService,
         stream: TcpStream,
         peer: SocketAddr,
         grant: &'a Grant,
-    ) -> io::Result<Connection<'a>> {
+    ) -> io::Result<OwampConversation<'a>> {
         let make =
             |local, random| Server::new(service.rules.clone(), peer, local, service.started, random, tick());
         let control = ControlConnection::new((stream, peer), &service.shared, policy::OWAMP, grant, make)?;
         let waker = Waker::new()?;
         control.watch(&waker, WAKER)?;
-        Ok(Connection { service, control, sessions: Vec::new(), next_id: WAKER + 1, waker, over: false })
+        Ok(OwampConversation {
+            service,
+            control,
+            sessions: Vec::new(),
+            next_id: WAKER + 1,
+            waker,
+            over: false,
+        })
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -292,32 +299,32 @@ impl Connection<'_> {
     fn execute(&mut self) {
         while let Some(event) = self.control.machine.poll_event() {
             match event {
-                Event::Open(asked) => {
+                OwampServerEvent::Open(asked) => {
                     let opened = self.open(*asked);
-                    self.control.handle(Input::Opened(opened));
+                    self.control.handle(OwampServerInput::Opened(opened));
                 }
-                Event::Start => self.start(),
-                Event::StopSending => {
+                OwampServerEvent::Start => self.start(),
+                OwampServerEvent::StopSending => {
                     for session in &mut self.sessions {
-                        let summary = match std::mem::replace(&mut session.end, End::Over) {
-                            End::Sending(sending) => sending.stop().summary,
-                            End::Waiting(mut departing) => departing.sender.stop(),
+                        let summary = match std::mem::replace(&mut session.end, ServerEndpoint::Over) {
+                            ServerEndpoint::Sending(sending) => sending.stop().summary,
+                            ServerEndpoint::Waiting(mut departing) => departing.sender.stop(),
                             other => {
                                 session.end = other;
                                 continue;
                             }
                         };
-                        self.control.handle(Input::Sent(summary));
+                        self.control.handle(OwampServerInput::Sent(summary));
                     }
-                    self.sessions.retain(|s| !matches!(s.end, End::Over));
+                    self.sessions.retain(|s| !matches!(s.end, ServerEndpoint::Over));
                 }
-                Event::Received(received) => self.finish(&received),
-                Event::Fetch(fetch, owner) => {
+                OwampServerEvent::Received(received) => self.finish(&received),
+                OwampServerEvent::Fetch(fetch, owner) => {
                     let found = self.service.kept().store.find(fetch.sid, &owner, clock::steady());
-                    self.control.handle(Input::Found(found));
+                    self.control.handle(OwampServerInput::Found(found));
                 }
-                Event::Over(reason) => {
-                    if reason == Reason::Denied {
+                OwampServerEvent::Over(reason) => {
+                    if reason == AmpEndReason::Denied {
                         self.control.denied();
                     }
                     self.over = true;
@@ -327,8 +334,8 @@ impl Connection<'_> {
     }
 
     /// Makes room for a session and opens its socket.
-    fn open(&mut self, asked: Asked) -> Result<u16, Accept> {
-        let Asked { session, direction, far, mode, keys } = asked;
+    fn open(&mut self, asked: OwampOpenRequest) -> Result<u16, AcceptCode> {
+        let OwampOpenRequest { session, direction, far, mode, keys } = asked;
         let proven = !self.service.rules.users.is_empty();
         let size = packet::len(mode) + session.request.padding as usize;
         let memory = match direction {
@@ -347,7 +354,7 @@ impl Connection<'_> {
         let (port, end) = opened.map_err(|error| {
             tracing::debug!(peer = %self.control.peer, %error, "no socket for an OWAMP session");
             self.service.kept().release(sid);
-            Accept::Temporary
+            AcceptCode::Temporary
         })?;
         let way = if direction == Direction::Up { "to" } else { "from" };
         audit::accepted(
@@ -355,7 +362,7 @@ impl Connection<'_> {
             self.control.peer,
             format_args!("a session of {packets} packets {way} UDP {port}"),
         );
-        self.sessions.push(Session {
+        self.sessions.push(OwampSession {
             id: self.next_id,
             sid,
             end,
@@ -375,7 +382,7 @@ impl Connection<'_> {
         far: SocketAddr,
         keys: Option<TestKeys>,
         len: usize,
-    ) -> io::Result<(u16, End)> {
+    ) -> io::Result<(u16, ServerEndpoint)> {
         let socket = self.control.bind(self.service.test_ports.as_ref(), None, sockets::bind_udp_alone)?;
         let port = socket.local_addr()?.port();
         let session = session.clone().with_server_port(port);
@@ -384,12 +391,12 @@ impl Connection<'_> {
             dscp: session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
             priority: self.service.shared.priority,
         };
-        let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
-        let (stamps, _) = stream_socket::prepare_udp(&socket, ways, marks, Stamps::Kernel)?;
+        let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+        let (stamps, _) = stream_socket::prepare_udp(&socket, ways, marks, StampMode::Kernel)?;
         if !sends {
             let from = Some(far.port()).filter(|port| *port != 0);
             let receiver = SessionReceiver::new(&session, keys, len, far.ip(), from);
-            return Ok((port, End::Receiving(Box::new(Receiving::new(socket, receiver)))));
+            return Ok((port, ServerEndpoint::Receiving(Box::new(Receiving::new(socket, receiver)))));
         }
         if self.control.local.is_ipv6() {
             socket2::SockRef::from(&socket).set_unicast_hops_v6(255)?;
@@ -419,27 +426,27 @@ impl Connection<'_> {
                 admitted
             }),
         };
-        Ok((port, End::Waiting(Box::new(departing))))
+        Ok((port, ServerEndpoint::Waiting(Box::new(departing))))
     }
 
     /// The sessions granted since the last test begin.
     fn start(&mut self) {
         for session in self.sessions.iter_mut().filter(|s| !s.running) {
             session.running = true;
-            session.end = match std::mem::replace(&mut session.end, End::Over) {
-                End::Waiting(departing) => {
-                    match Sending::start(session.sid, *departing, self.waker.clone()) {
-                        Ok(sending) => End::Sending(sending),
+            session.end = match std::mem::replace(&mut session.end, ServerEndpoint::Over) {
+                ServerEndpoint::Waiting(departing) => {
+                    match SendingSession::start(session.sid, *departing, self.waker.clone()) {
+                        Ok(sending) => ServerEndpoint::Sending(sending),
                         Err(error) => {
                             tracing::warn!(peer = %self.control.peer, %error, "no thread for one more session");
                             self.over = true;
-                            End::Over
+                            ServerEndpoint::Over
                         }
                     }
                 }
-                End::Receiving(receiving) => {
+                ServerEndpoint::Receiving(receiving) => {
                     let _ = self.control.watch(&receiving.socket, session.id);
-                    End::Receiving(receiving)
+                    ServerEndpoint::Receiving(receiving)
                 }
                 other => other,
             };
@@ -447,12 +454,12 @@ impl Connection<'_> {
     }
 
     /// The sender of a session has ended it.
-    fn finish(&mut self, received: &Received) {
+    fn finish(&mut self, received: &PeerSummary) {
         let Some(place) = self.sessions.iter().position(|s| s.sid == received.said.sid) else { return };
         let mut session = self.sessions.swap_remove(place);
         let now = clock::steady();
         receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
-        let End::Receiving(mut receiving) = session.end else { return };
+        let ServerEndpoint::Receiving(mut receiving) = session.end else { return };
         let error = receiving.error(now);
         match receiving.receiver.finish(&received.said, received.at, error) {
             Ok(data) => self.service.keep(data, now),
@@ -468,7 +475,7 @@ impl Connection<'_> {
         let now = clock::steady();
         for mut session in self.sessions.drain(..) {
             receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
-            if let End::Receiving(mut receiving) = session.end {
+            if let ServerEndpoint::Receiving(mut receiving) = session.end {
                 let error = receiving.error(now);
                 if session.running {
                     let data = receiving.receiver.abandon(clock::wall(), error);
@@ -486,22 +493,22 @@ impl Connection<'_> {
         let mut complete = Vec::new();
         for session in self.sessions.iter_mut().filter(|s| s.running) {
             let is_complete = match &mut session.end {
-                End::Sending(sending) => {
+                ServerEndpoint::Sending(sending) => {
                     if std::mem::replace(&mut session.sent, sending.sent()) != session.sent {
                         session.grant.touch(now);
                         self.control.grant.touch(now);
                     }
                     sending.is_complete()
                 }
-                End::Receiving(receiving) => receiving.look(now),
-                End::Waiting(_) | End::Over => false,
+                ServerEndpoint::Receiving(receiving) => receiving.look(now),
+                ServerEndpoint::Waiting(_) | ServerEndpoint::Over => false,
             };
             if is_complete && !std::mem::replace(&mut session.complete, true) {
                 complete.push(session.sid);
             }
         }
         for sid in complete {
-            self.control.handle(Input::Complete(sid));
+            self.control.handle(OwampServerInput::Complete(sid));
         }
     }
 
@@ -529,8 +536,8 @@ impl Connection<'_> {
 const MAX_BATCHES: usize = 64;
 
 /// Takes what has arrived of a session; whether any of it was recorded.
-fn receive(shared: &Shared, peer: IpAddr, session: &mut Session, now: SteadyTime) -> bool {
-    let End::Receiving(receiving) = &mut session.end else { return false };
+fn receive(shared: &ReflectorContext, peer: IpAddr, session: &mut OwampSession, now: SteadyTime) -> bool {
+    let ServerEndpoint::Receiving(receiving) = &mut session.end else { return false };
     let mut any = false;
     for _ in 0..MAX_BATCHES {
         let admit = |bytes| {

@@ -1,13 +1,13 @@
 //! The STAMP and TWAMP Light reflector.
 
-use super::udp::{AnsweringSocket, Departure, LARGEST};
-use super::{ClockError, Opened, Reflector, Shared, at_port, loopback};
+use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
+use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
-use jitlat_core::Source;
+use jitlat_core::StampSource;
 use jitlat_core::prefix::Prefix;
-use jitlat_proto::policy::{self, Service, Table};
-use jitlat_proto::stamp::{self, Rules};
+use jitlat_proto::policy::{self, Service, TableGrant};
+use jitlat_proto::stamp::{self, ReflectorRules};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +18,9 @@ pub struct StampReflector {
     /// Its UDP port.
     pub port: u16,
     /// The key of the authenticated mode; with a key, unsigned requests are not answered.
-    pub key: Option<stamp::auth::Key>,
+    pub key: Option<stamp::auth::StampKey>,
     /// Keys of networks, instead of `key`.
-    pub keys: Vec<(Prefix, stamp::auth::Key)>,
+    pub keys: Vec<(Prefix, stamp::auth::StampKey)>,
     /// Number of sessions whose answers are counted; 0 = stateless.
     pub sessions: usize,
     /// Networks whose source addresses nobody can forge, in addition to the loopback interface's: requests from there
@@ -34,7 +34,7 @@ impl Default for StampReflector {
             port: stamp::PORT,
             key: None,
             keys: Vec::new(),
-            sessions: Rules::default().sessions,
+            sessions: ReflectorRules::default().sessions,
             trusted: Vec::new(),
         }
     }
@@ -42,16 +42,16 @@ impl Default for StampReflector {
 
 /// An answer that was sent.
 #[derive(Clone, Copy)]
-struct Answered {
+struct SentAnswer {
     to: SocketAddr,
     ssid: u16,
     seq: u32,
 }
 
 /// A session, by its identifier; 0 of a client without one.
-struct Session(u16);
+struct StampSessionId(u16);
 
-impl fmt::Display for Session {
+impl fmt::Display for StampSessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session {}", self.0)
     }
@@ -74,28 +74,33 @@ impl Reflector for StampReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
-        let size = stamp::Reflector::BYTES_PER_SESSION;
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
+        let size = stamp::StampSessionReflector::BYTES_PER_SESSION;
         let table = shared.gate.reserve_table(policy::STAMP, self.sessions, size, clock::steady());
-        let rules = Rules {
+        let rules = ReflectorRules {
             key: self.key.clone(),
             keys: self.keys.clone(),
             sessions: table.entries,
             sessions_per_client: table.per_client,
-            stamps: Source::Kernel,
+            stamps: StampSource::Kernel,
             trusted: self.trusted.iter().copied().chain(loopback()).collect(),
-            ..Rules::default()
+            ..ReflectorRules::default()
         };
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || reflect(socket, rules, &table, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || reflect(socket, rules, &table, &shared)) })
     }
 }
 
 /// Answers until the server stops; the sessions are those of the `table`.
-fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, shared: &Shared) {
-    let mut reflector = stamp::Reflector::new(rules);
-    let mut answer = vec![0; LARGEST];
+fn reflect(
+    mut socket: AnsweringSocket<SentAnswer>,
+    rules: ReflectorRules,
+    _table: &TableGrant,
+    shared: &ReflectorContext,
+) {
+    let mut reflector = stamp::StampSessionReflector::new(rules);
+    let mut answer = vec![0; MAX_DATAGRAM];
     let mut error = ClockError::read();
     let mut tests = BegunTests::new(policy::STAMP);
     let mut due = None;
@@ -105,7 +110,7 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
             let leaving = out.leaving(arrival.from);
             match reflector.reflect(request, arrival, leaving.at, error.at(leaving.at.steady), &mut answer) {
                 Ok(r) => {
-                    let which = Answered { to: arrival.from, ssid: r.ssid, seq: r.seq };
+                    let which = SentAnswer { to: arrival.from, ssid: r.ssid, seq: r.seq };
                     // Sessions that ask when answers left get each answer stamped.
                     let stamped = r.follow_up && stamps;
                     out.push_tracked(
@@ -118,7 +123,7 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
                         Some(leaving),
                     );
                     if r.first {
-                        tests.began(arrival.from, Session(r.ssid));
+                        tests.began(arrival.from, StampSessionId(r.ssid));
                     }
                 }
                 Err(why) => out.silent(why),
@@ -126,11 +131,11 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
         });
         due = tests.write(clock::steady());
         socket.take_departed(|_, departed| {
-            let Answered { to, ssid, seq } = departed.which;
+            let SentAnswer { to, ssid, seq } = departed.which;
             match departed.departure {
-                Departure::Stamped(at) => reflector.left(to, ssid, seq, at),
-                Departure::Unstamped => {}
-                Departure::NotSent => reflector.not_sent(to, ssid, seq),
+                AnswerFate::Stamped(at) => reflector.left(to, ssid, seq, at),
+                AnswerFate::Unstamped => {}
+                AnswerFate::NotSent => reflector.not_sent(to, ssid, seq),
             }
         });
     }

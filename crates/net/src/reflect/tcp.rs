@@ -1,14 +1,14 @@
 //! The TCP request-response responder.
 
 use super::control::listen;
-use super::{MAX_WAIT, Opened, Reflector, Shared, at_port};
+use super::{MAX_WAIT, OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
-use crate::sockets::PatientStream;
+use crate::sockets::TimeoutStream;
 use crate::{audit, clock};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::accounts::Allowance;
-use jitlat_proto::policy::{self, Grant, Refusal, Service};
-use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
+use jitlat_proto::policy::{self, Grant, PolicyRefusal, Service};
+use jitlat_proto::reqresp::{self, ExchangeSizes, GREETING_LEN, respond};
 use jitlat_proto::twoway::reflect::Silence;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -21,12 +21,12 @@ pub struct TcpResponder {
     pub port: u16,
     /// How long a client may take to send a whole request, and to read the whole response: a client that transfers a
     /// byte now and then cannot keep a connection. The limit for the greeting is 5 s.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for TcpResponder {
     fn default() -> TcpResponder {
-        TcpResponder { port: reqresp::PORT, patience: Duration::from_secs(60) }
+        TcpResponder { port: reqresp::PORT, timeout: Duration::from_secs(60) }
     }
 }
 
@@ -46,14 +46,14 @@ impl Reflector for TcpResponder {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        listen(at, shared, |_| Responding { shared: shared.clone(), patience: self.patience })
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
+        listen(at, shared, |_| Responding { shared: shared.clone(), timeout: self.timeout })
     }
 }
 
 struct Responding {
-    shared: Shared,
-    patience: Duration,
+    shared: ReflectorContext,
+    timeout: Duration,
 }
 
 impl ConnectionService for Responding {
@@ -70,7 +70,7 @@ impl ConnectionService for Responding {
         let _ = self.respond(&stream, peer, grant);
     }
 
-    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
     }
 }
@@ -83,25 +83,25 @@ impl Responding {
         let longest = self.shared.policy().duration(policy::TCP);
         let ends = longest.map_or(SteadyTime(i64::MAX), |longest| clock::steady() + longest);
         let over = || self.shared.is_stopping() || grant.is_evicted() || clock::steady() >= ends;
-        let peer = PatientStream::new(stream, &over)?;
+        let peer = TimeoutStream::new(stream, &over)?;
         let mut greeting = [0; GREETING_LEN];
-        let greeted_within = GREETING_TIMEOUT.min(self.patience);
+        let greeted_within = GREETING_TIMEOUT.min(self.timeout);
         peer.read_exact(&mut greeting, greeted_within)?;
-        let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
+        let Some(sizes) = ExchangeSizes::from_greeting(&greeting) else { return Ok(()) };
         peer.write_all(&greeting, greeted_within)?;
         let what = format_args!("requests of {} bytes, responses of {}", sizes.request(), sizes.response());
         audit::accepted(policy::TCP, client, what);
         let own = Allowance::new(self.shared.policy().connection(policy::TCP));
         let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
         while !over() {
-            peer.read_exact(&mut request, self.patience)?;
+            peer.read_exact(&mut request, self.timeout)?;
             let arrived = clock::wall();
             grant.touch(clock::steady());
             let bytes = sizes.request().max(sizes.response());
             self.await_turn(|now| own.take(bytes, now))?;
             self.await_turn(|now| self.shared.take(client.ip(), bytes, now))?;
             respond(&request, arrived, clock::wall(), &mut response);
-            peer.write_all(&response, self.patience)?;
+            peer.write_all(&response, self.timeout)?;
             self.shared.counters.answered(1);
         }
         Ok(())

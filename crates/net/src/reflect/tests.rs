@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::pace::Pacing;
-use crate::stamp::Stamps;
-use crate::twoway::client::{Link, Measured, PingError, run};
+use crate::stamp::StampMode;
+use crate::twoway::client::{PingError, TwoWayLink, TwoWayMeasured, run};
 use crate::twoway::request_response;
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::policy::{self, Policy};
-use jitlat_proto::twoway::{Plan, Protocol};
+use jitlat_proto::twoway::{PingPlan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -33,18 +33,25 @@ fn start(ip: &str) -> Reflectors {
     all(ip, Policy::default())
 }
 
-fn plan(packets: u64, payload: u64) -> Plan {
+fn plan(packets: u64, payload: u64) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, payload, Span::millis(2), Schedule::Periodic);
-    Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(2) }
+    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2) }
 }
 
-fn link(to: SocketAddr) -> Link {
+fn link(to: SocketAddr) -> TwoWayLink {
     let marking = Marking { dscp: Dscp::new(46).unwrap(), ..Marking::default() };
-    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default(), live: None }
+    TwoWayLink {
+        to,
+        carrier: Carrier::Udp,
+        marking,
+        stamps: StampMode::Kernel,
+        pacing: Pacing::default(),
+        live: None,
+    }
 }
 
-fn measure<P: Protocol>(protocol: P, payload: u64, to: SocketAddr) -> Measured<P> {
+fn measure<P: Protocol>(protocol: P, payload: u64, to: SocketAddr) -> TwoWayMeasured<P> {
     let stop = AtomicBool::new(false);
     run(|_| protocol, plan(20, payload), &link(to), &stop).unwrap()
 }
@@ -72,7 +79,7 @@ fn stamp_over_both_families() {
             continue;
         }
         let options = stamp::sender::StampOptions { class_of_service: Some(46), ..Default::default() };
-        let measured = measure(stamp::Sender::new(options), 44, address(&reflectors, "STAMP"));
+        let measured = measure(stamp::StampSender::new(options), 44, address(&reflectors, "STAMP"));
         let mut outcome = measured.outcome;
         assert_eq!((outcome.requests.answered(), outcome.requests.sent()), (20, 20), "{ip}");
         assert_eq!(outcome.protocol.far_dscp(), Some(46), "the mark arrives");
@@ -101,17 +108,19 @@ fn lamp_with_follow_up_and_one_way() {
         follow_up,
         broadcast: false,
     };
-    for kind in [lamp::FollowUp::Application, lamp::FollowUp::KernelReceive, lamp::FollowUp::Kernel] {
-        let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(kind)));
+    for kind in
+        [lamp::LampFollowUp::Application, lamp::LampFollowUp::KernelReceive, lamp::LampFollowUp::Kernel]
+    {
+        let client = lamp::Client::new(options(lamp::LampMode::PingLike, Some(kind)));
         let measured = measure(client, 32, to);
         assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Accepted, "{kind:?}");
         assert_eq!(measured.outcome.requests.answered(), 20, "{kind:?}");
         assert!(measured.outcome.records.iter().all(|r| r.time(Moment::Answered).is_some()), "{kind:?}");
     }
-    let client = lamp::Client::new(options(lamp::Mode::PingLike, Some(lamp::FollowUp::Hardware)));
+    let client = lamp::Client::new(options(lamp::LampMode::PingLike, Some(lamp::LampFollowUp::Hardware)));
     let measured = measure(client, 32, to);
     assert_eq!(measured.outcome.protocol.follow_up(), lamp::client::FollowUpState::Denied);
-    let client = lamp::Client::new(options(lamp::Mode::Unidirectional, None));
+    let client = lamp::Client::new(options(lamp::LampMode::Unidirectional, None));
     let measured = measure(client, 32, to);
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
 }
@@ -120,7 +129,7 @@ fn lamp_with_follow_up_and_one_way() {
 fn request_response_over_tcp() {
     let reflectors = start("127.0.0.1");
     let to = address(&reflectors, "TCP request-response");
-    let sizes = jitlat_proto::reqresp::Sizes::new(1460, 1000).unwrap();
+    let sizes = jitlat_proto::reqresp::ExchangeSizes::new(1460, 1000).unwrap();
     let stop = AtomicBool::new(false);
     let (measured, samples) = request_response::run(sizes, plan(20, 1460), &link(to), &stop).unwrap();
     assert_eq!(samples.len(), 20);
@@ -134,12 +143,12 @@ fn hosts_that_are_not_allowed_hear_nothing() {
     let networks = Networks { allow, ..Networks::default() };
     let reflectors = all("127.0.0.1", Policy { networks, ..Policy::default() });
     let to = address(&reflectors, "STAMP");
-    let ask = |ip: &str, patience| {
+    let ask = |ip: &str, timeout| {
         let mut link = link(to);
         link.marking.bind = Some(ip.parse().unwrap());
-        let plan = Plan { patience, ..plan(3, 44) };
+        let plan = PingPlan { timeout, ..plan(3, 44) };
         let stop = AtomicBool::new(false);
-        let sender = stamp::Sender::new(Default::default());
+        let sender = stamp::StampSender::new(Default::default());
         run(|_| sender, plan, &link, &stop).unwrap().outcome.requests.answered()
     };
     assert_eq!((ask("127.0.0.1", Span::millis(300)), ask("127.0.0.2", Span::seconds(5))), (0, 3));
@@ -150,19 +159,19 @@ fn hosts_that_are_not_allowed_hear_nothing() {
 fn nobody_there_is_said() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = AtomicBool::new(false);
-    let sender = stamp::Sender::new(Default::default());
-    let result = run(|_| sender, Plan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
+    let sender = stamp::StampSender::new(Default::default());
+    let result = run(|_| sender, PingPlan { timeout: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
     assert!(matches!(result.map(|m| m.refused), Err(PingError::Refused(at)) if at == port));
 }
 
 #[test]
 fn icmp_echo_to_this_host() {
-    use jitlat_proto::echo::{Echo, Family};
+    use jitlat_proto::echo::{Echo, IpVersion};
     let stop = AtomicBool::new(false);
     let mut link = link("127.0.0.1:0".parse().unwrap());
     link.carrier = Carrier::Icmp;
     let id = |kernel: bool| if kernel { None } else { Some(77) };
-    match run(|k| Echo::new(Family::V4, id(k), 5, 56), plan(10, 64), &link, &stop) {
+    match run(|k| Echo::new(IpVersion::V4, id(k), 5, 56), plan(10, 64), &link, &stop) {
         Ok(m) => assert_eq!((m.outcome.requests.answered(), m.outcome.records.len()), (10, 10)),
         Err(PingError::Socket { hint, .. }) => {
             assert!(hint.contains("CAP_NET_RAW"), "{hint}");
@@ -208,7 +217,7 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
     let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let packet = |kind, id, word| lamp::Header::new(kind, id, 0, word).at(clock::wall()).to_bytes();
+    let packet = |kind, id, word| lamp::LampHeader::new(kind, id, 0, word).at(clock::wall()).to_bytes();
     let ask = |kind, id, word, answers| {
         client.send(&packet(kind, id, word)).unwrap();
         (0..answers).for_each(|_| assert!(client.recv(&mut [0; 200]).unwrap() >= 24));
@@ -216,25 +225,29 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
     let open = |id, word| {
         let (mut seconds, mut micros) = (u64::from_be_bytes(*b"jitproof"), 0);
         for _ in 0..2 {
-            let init = lamp::Header { seconds, micros, ..lamp::Header::new(lamp::Kind::Init, id, 0, word) };
+            let init = lamp::LampHeader {
+                seconds,
+                micros,
+                ..lamp::LampHeader::new(lamp::LampKind::Init, id, 0, word)
+            };
             client.send(&init.to_bytes()).unwrap();
             let mut answer = [0; 24];
             assert_eq!(client.recv(&mut answer).unwrap(), 24);
-            lamp::Header { seconds, micros, .. } = lamp::Header::parse(&answer).unwrap();
+            lamp::LampHeader { seconds, micros, .. } = lamp::LampHeader::parse(&answer).unwrap();
         }
     };
     open(1, 1);
-    ask(lamp::Kind::FollowUpControl, 1, lamp::FollowUp::Kernel.code(), 1);
-    ask(lamp::Kind::EndRequest, 1, 0, 2);
+    ask(lamp::LampKind::FollowUpControl, 1, lamp::LampFollowUp::Kernel.code(), 1);
+    ask(lamp::LampKind::EndRequest, 1, 0, 2);
     open(2, 2);
-    ask(lamp::Kind::Stop, 2, 0, 1);
+    ask(lamp::LampKind::Stop, 2, 0, 1);
     assert_eq!(sums(&mut live, lamp::RAW_PORT, 8)[..8], [true; 8]);
 
     // A far host whose kernel refuses, while a program there may read frames: from then on checksums are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
     let options = lamp::client::LampOptions {
         id: 9,
-        mode: lamp::Mode::PingLike,
+        mode: lamp::LampMode::PingLike,
         payload: 8,
         timeless: false,
         broadcast: false,
@@ -256,7 +269,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
     use jitlat_core::session::Ending;
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    let sizes = jitlat_proto::reqresp::Sizes::new(100, 50).unwrap();
+    let sizes = jitlat_proto::reqresp::ExchangeSizes::new(100, 50).unwrap();
     // What it sends of the conversation (a greeting of 16 bytes, responses of 50) before it falls silent or closes.
     let steps = [0, 7, 16, 16 + 20, 16 + 50, 16 + 3 * 50 + 49];
     std::thread::scope(|scope| {
@@ -289,7 +302,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 };
                 let responder = std::thread::spawn(responder);
                 let stop = AtomicBool::new(false);
-                let plan = Plan { patience: Span::millis(300), ..plan(6, 100) };
+                let plan = PingPlan { timeout: Span::millis(300), ..plan(6, 100) };
                 let result = request_response::run(sizes, plan, &link(to), &stop);
                 let whole = step.saturating_sub(16) / 50;
                 match result {
@@ -309,7 +322,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
 
 #[test]
 fn there_are_no_raw_frames_to_oneself() {
-    let raw = Link { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
+    let raw = TwoWayLink { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
     let refused = crate::twoway::prepare(&raw, 24).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("loopback"), "{refused}");
     let mut reflectors = Reflectors::new(Policy::default()).unwrap();
@@ -326,7 +339,7 @@ fn reports_leave_from_the_address_that_was_asked() {
     let port = address(&reflectors, "LaMP").port();
     let options = lamp::client::LampOptions {
         id: 9,
-        mode: lamp::Mode::Unidirectional,
+        mode: lamp::LampMode::Unidirectional,
         payload: 8,
         timeless: false,
         broadcast: false,
@@ -340,17 +353,17 @@ fn reports_leave_from_the_address_that_was_asked() {
 /// The extension of the n-th answer that reports when the previous one left: its number, if any is reported.
 fn reported_departure(answer: &[u8]) -> Option<u32> {
     let tlv = stamp::tlv::Tlvs::new(&answer[44..]).find_map(|step| match step {
-        stamp::tlv::Step::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
+        stamp::tlv::TlvStep::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
         _ => None,
     });
-    let follow_up = stamp::tlv::FollowUp::parse(&tlv.unwrap()).unwrap();
+    let follow_up = stamp::tlv::FollowUpTelemetry::parse(&tlv.unwrap()).unwrap();
     (follow_up.method != 0).then_some(follow_up.seq)
 }
 
 fn stamped_request(seq: u32) -> Vec<u8> {
     let options = stamp::sender::StampOptions { follow_up: true, ..Default::default() };
     let mut request = Vec::new();
-    stamp::Sender::new(options).request(seq, false, clock::wall(), &mut request);
+    stamp::StampSender::new(options).request(seq, false, clock::wall(), &mut request);
     request
 }
 
@@ -378,7 +391,7 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
     let mut reflectors = Reflectors::new(policy).unwrap();
     reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
-    let greeting = jitlat_proto::reqresp::Sizes::new(12, 20).unwrap().greeting();
+    let greeting = jitlat_proto::reqresp::ExchangeSizes::new(12, 20).unwrap().greeting();
     let served = |mut stream: &TcpStream| {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut echo = [0; 16];
@@ -399,10 +412,10 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let mut reflectors = Reflectors::new(Policy::default()).unwrap();
-    let responder = TcpResponder { port: 0, patience: Duration::from_millis(300) };
+    let responder = TcpResponder { port: 0, timeout: Duration::from_millis(300) };
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
-    let greeting = jitlat_proto::reqresp::Sizes::new(1460, 20).unwrap().greeting();
+    let greeting = jitlat_proto::reqresp::ExchangeSizes::new(1460, 20).unwrap().greeting();
     // Before the greeting is complete, and in a request.
     for said in [0, 16] {
         let mut stream = TcpStream::connect(to).unwrap();
@@ -467,7 +480,7 @@ fn connections_of_one_client_share_its_limit() {
         let (_, to) = reflectors.listening().iter().find(|(name, _)| name.starts_with("TCP")).unwrap();
         let mut stream = std::net::TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let sizes = jitlat_proto::reqresp::Sizes::new(12, 1000).unwrap();
+        let sizes = jitlat_proto::reqresp::ExchangeSizes::new(12, 1000).unwrap();
         stream.write_all(&sizes.greeting()).unwrap();
         stream.read_exact(&mut [0; 16]).unwrap();
         for _ in 0..3 {

@@ -2,8 +2,8 @@
 //! sessions.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
-use super::udp::{AnsweringSocket, Departure};
-use super::{ClockError, Opened, Reflector, Shared, at_port};
+use super::udp::{AnswerFate, AnsweringSocket};
+use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
@@ -11,9 +11,11 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
-use jitlat_proto::policy::{self, Ask, Grant, Refusal, Service};
-use jitlat_proto::twamp::server::{Asked, Event, Input, Reason, Rules, Server};
-use jitlat_proto::twamp::{self, Accept, Reflected, SessionReflector, Users};
+use jitlat_proto::policy::{self, Ask, Grant, PolicyRefusal, Service};
+use jitlat_proto::twamp::server::{
+    AmpEndReason, Server, TwampOpenRequest, TwampRules, TwampServerEvent, TwampServerInput,
+};
+use jitlat_proto::twamp::{self, AcceptCode, SessionReflector, TwampReflection, Users};
 use jitlat_proto::twoway::reflect::Silence;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, Write};
@@ -54,9 +56,9 @@ impl Reflector for TwampServer {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         listen(at, shared, |_| TwampService {
-            rules: Rules { users: self.users.clone(), ..Rules::default() },
+            rules: TwampRules { users: self.users.clone(), ..TwampRules::default() },
             test_ports: self.test_ports.clone(),
             shared: shared.clone(),
             started: clock::wall(),
@@ -66,9 +68,9 @@ impl Reflector for TwampServer {
 
 /// State shared by all connections.
 struct TwampService {
-    rules: Rules,
+    rules: TwampRules,
     test_ports: Option<RangeInclusive<u16>>,
-    shared: Shared,
+    shared: ReflectorContext,
     started: WallTime,
 }
 
@@ -83,13 +85,13 @@ impl ConnectionService for TwampService {
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         // A broken connection ends its sessions; there is no client left to inform.
-        if let Err(error) = Connection::new(self, stream, peer, grant).and_then(|mut c| c.run()) {
+        if let Err(error) = TwampConversation::new(self, stream, peer, grant).and_then(|mut c| c.run()) {
             tracing::debug!(%peer, %error, "a TWAMP control connection broke");
         }
     }
 
     /// Turns a client away as the protocol defines it.
-    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
     }
@@ -97,7 +99,7 @@ impl ConnectionService for TwampService {
 
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SessionState {
+enum TwampSessionState {
     /// Granted. Packets that arrive wait in the socket, with the kernel's stamp.
     Waiting,
     Running,
@@ -105,13 +107,13 @@ enum SessionState {
     Ending(SteadyTime),
 }
 
-struct Session {
+struct TwampSession {
     /// Its identifier in the kernel's list of ready descriptors.
     id: u64,
     /// Answers are identified by their numbers.
     socket: AnsweringSocket<u32>,
     reflector: SessionReflector,
-    state: SessionState,
+    state: TwampSessionState,
     linger: Span,
     dscp: u8,
     grant: Grant,
@@ -122,27 +124,27 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 /// Bytes of memory that a session may need: the kernel counts twice what its buffer is asked to hold.
 const SESSION_MEMORY: u64 = 2 * RECEIVE_BUFFER as u64;
 
-struct Connection<'a> {
+struct TwampConversation<'a> {
     service: &'a TwampService,
     control: ControlConnection<'a, Server>,
     /// Granted, running and lingering sessions.
-    sessions: Vec<Session>,
+    sessions: Vec<TwampSession>,
     next_id: u64,
     over: bool,
     answer: Vec<u8>,
     error: ClockError,
 }
 
-impl Connection<'_> {
+impl TwampConversation<'_> {
     fn new<'a>(
         service: &'a TwampService,
         stream: TcpStream,
         peer: SocketAddr,
         grant: &'a Grant,
-    ) -> io::Result<Connection<'a>> {
+    ) -> io::Result<TwampConversation<'a>> {
         let make =
             |local, random| Server::new(service.rules.clone(), peer, local, service.started, random, tick());
-        Ok(Connection {
+        Ok(TwampConversation {
             service,
             control: ControlConnection::new((stream, peer), &service.shared, policy::TWAMP, grant, make)?,
             sessions: Vec::new(),
@@ -169,8 +171,8 @@ impl Connection<'_> {
             }
             let now = clock::steady();
             self.sessions.retain(|s| !s.grant.is_evicted());
-            self.sessions.retain(|s| !matches!(s.state, SessionState::Ending(at) if now >= at));
-            if self.over && !self.sessions.iter().any(|s| matches!(s.state, SessionState::Ending(_))) {
+            self.sessions.retain(|s| !matches!(s.state, TwampSessionState::Ending(at) if now >= at));
+            if self.over && !self.sessions.iter().any(|s| matches!(s.state, TwampSessionState::Ending(_))) {
                 break;
             }
             self.wait()?;
@@ -183,24 +185,25 @@ impl Connection<'_> {
     fn execute(&mut self) {
         while let Some(event) = self.control.machine.poll_event() {
             match event {
-                Event::Open(asked) => {
+                TwampServerEvent::Open(asked) => {
                     let opened = self.open(&asked);
-                    self.control.handle(Input::Opened(opened));
+                    self.control.handle(TwampServerInput::Opened(opened));
                 }
-                Event::Start => {
-                    for session in self.sessions.iter_mut().filter(|s| s.state == SessionState::Waiting) {
-                        session.state = SessionState::Running;
+                TwampServerEvent::Start => {
+                    for session in self.sessions.iter_mut().filter(|s| s.state == TwampSessionState::Waiting)
+                    {
+                        session.state = TwampSessionState::Running;
                         // Sessions depend on it: a session whose socket is not polled is not answered.
                         let _ = self.control.watch(session.socket.socket(), session.id);
                     }
                 }
-                Event::Stop => {
+                TwampServerEvent::Stop => {
                     let now = clock::steady();
-                    let running = self.sessions.iter_mut().filter(|s| s.state == SessionState::Running);
-                    running.for_each(|s| s.state = SessionState::Ending(now + s.linger));
+                    let running = self.sessions.iter_mut().filter(|s| s.state == TwampSessionState::Running);
+                    running.for_each(|s| s.state = TwampSessionState::Ending(now + s.linger));
                 }
-                Event::Over(reason) => {
-                    if reason == Reason::Denied {
+                TwampServerEvent::Over(reason) => {
+                    if reason == AmpEndReason::Denied {
                         self.control.denied();
                     }
                     self.over = true;
@@ -210,10 +213,10 @@ impl Connection<'_> {
     }
 
     /// Opens the socket of a session: on the requested port if it is free and allowed, otherwise on another.
-    fn open(&mut self, asked: &Asked) -> Result<u16, Accept> {
+    fn open(&mut self, asked: &TwampOpenRequest) -> Result<u16, AcceptCode> {
         // Including lingering sessions of earlier tests on this connection.
         if self.sessions.len() >= 2 * self.service.rules.sessions {
-            return Err(Accept::Temporary);
+            return Err(AcceptCode::Temporary);
         }
         let proven = !self.service.rules.users.is_empty();
         let grant = self.control.admit(Ask::session(SESSION_MEMORY + asked.request_len as u64), proven)?;
@@ -227,17 +230,17 @@ impl Connection<'_> {
             let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
             Ok((socket.local_addr()?.port(), socket))
         });
-        let (port, socket) = opened.map_err(|_| Accept::Temporary)?;
+        let (port, socket) = opened.map_err(|_| AcceptCode::Temporary)?;
         let reflector =
             SessionReflector::new(asked.mode, asked.keys.clone(), self.control.peer.ip(), asked.sender_port);
         let socket = socket.with_shortest_answer(reflector.answer_len(0));
         self.answer.resize(self.answer.len().max(room), 0);
         audit::accepted(policy::TWAMP, self.control.peer, format_args!("a session on UDP {port}"));
-        self.sessions.push(Session {
+        self.sessions.push(TwampSession {
             id: self.next_id,
             socket,
             reflector,
-            state: SessionState::Waiting,
+            state: TwampSessionState::Waiting,
             linger: asked.linger,
             dscp: asked.dscp,
             grant,
@@ -249,7 +252,7 @@ impl Connection<'_> {
     /// Waits for an event, not for long, and handles it.
     fn wait(&mut self) -> io::Result<()> {
         let ends = self.sessions.iter().filter_map(|s| match s.state {
-            SessionState::Ending(at) => Some(at),
+            TwampSessionState::Ending(at) => Some(at),
             _ => None,
         });
         let ready = self.control.wait(ends.min())?;
@@ -266,7 +269,7 @@ impl Connection<'_> {
         }
         if reflected {
             self.control.grant.touch(now);
-            self.control.handle(Input::Reflected);
+            self.control.handle(TwampServerInput::Reflected);
         }
         if !self.over {
             self.control.read(ready);
@@ -275,7 +278,7 @@ impl Connection<'_> {
     }
 }
 
-impl Session {
+impl TwampSession {
     /// Answers a batch; false if no packet in it belongs to this session.
     fn answer(&mut self, error: ErrorEstimate, answer: &mut [u8]) -> bool {
         let (reflector, dscp) = (&mut self.reflector, self.dscp);
@@ -283,7 +286,7 @@ impl Session {
         self.socket.receive(None, |out, request, arrival, local| {
             let leaving = out.leaving(arrival.from);
             match reflector.reflect(request, arrival, leaving.at.wall, error, answer) {
-                Ok(Reflected { len, seq }) => {
+                Ok(TwampReflection { len, seq }) => {
                     any = true;
                     out.push_tracked(&answer[..len], arrival.from, local, dscp, seq, false, Some(leaving));
                 }
@@ -291,7 +294,7 @@ impl Session {
             }
         });
         self.socket.take_departed(|_, departed| {
-            if departed.departure == Departure::NotSent {
+            if departed.departure == AnswerFate::NotSent {
                 reflector.not_sent(departed.which);
             }
         });

@@ -1,17 +1,17 @@
 //! A UDP socket that answers: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends the answers.
 
-use super::{Counters, Shared};
+use super::{AnswerCounters, ReflectorContext};
 use crate::clock;
 use crate::cmsg::{LocalAddress, ReceivedInfo};
-use crate::departures::Departures;
+use crate::departures::TransmitMatcher;
 use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
-use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
+use crate::sys::{Inbox, MAX_BATCH, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
-use jitlat_core::{Source, Span, WallTime};
+use jitlat_core::{Span, StampSource, WallTime};
 use jitlat_proto::lamp;
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::reflect::{Arrival, Silence};
+use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest datagram.
-pub const LARGEST: usize = 65_507;
+pub const MAX_DATAGRAM: usize = 65_507;
 /// How long to wait for a stamp: a driver stamps a packet when it passes it to the adapter, nearly always before the
 /// call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
@@ -36,7 +36,7 @@ const INBOX_BYTES: usize = 4 << 20;
 pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
-    shared: Shared,
+    shared: ReflectorContext,
     answers: Answers<K>,
     /// What an answer has at least, in bytes: counted for a shorter request.
     shortest_answer: usize,
@@ -57,16 +57,16 @@ const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)
 
 /// The fate of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Departed<K> {
+pub(crate) struct DepartedAnswer<K> {
     /// The answer.
     pub which: K,
     /// How it left.
-    pub departure: Departure,
+    pub departure: AnswerFate,
 }
 
 /// How an answer left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
+pub enum AnswerFate {
     /// At this time, by the kernel's stamp.
     Stamped(WallTime),
     /// It was sent and should have been stamped, but no stamp came.
@@ -78,14 +78,18 @@ pub enum Departure {
 impl<K: Copy> AnsweringSocket<K> {
     /// Binds to `at`; the first `slot` bytes of each datagram are kept. [`receive`](Self::receive) waits for packets, until the
     /// server stops.
-    pub fn bind(at: SocketAddr, shared: &Shared, slot: usize) -> io::Result<AnsweringSocket<K>> {
+    pub fn bind(at: SocketAddr, shared: &ReflectorContext, slot: usize) -> io::Result<AnsweringSocket<K>> {
         let answering = AnsweringSocket { wait: Wait::AtMost(None), ..Self::bind_polled(at, shared, slot)? };
         shared.end_waits_on(&SockRef::from(&answering.socket))?;
         Ok(answering)
     }
 
     /// The same for a caller who polls the socket: nothing waits for packets.
-    pub fn bind_polled(at: SocketAddr, shared: &Shared, slot: usize) -> io::Result<AnsweringSocket<K>> {
+    pub fn bind_polled(
+        at: SocketAddr,
+        shared: &ReflectorContext,
+        slot: usize,
+    ) -> io::Result<AnsweringSocket<K>> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         let v6 = at.is_ipv6();
         if v6 {
@@ -106,14 +110,14 @@ impl<K: Copy> AnsweringSocket<K> {
         let stamps = setsockopt(&socket, sockopt::Timestamping, &stamping()).is_ok();
         Ok(AnsweringSocket {
             socket: socket.into(),
-            inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, BATCH), slot),
+            inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, MAX_BATCH), slot),
             shared: shared.clone(),
             shortest_answer: 0,
             wait: Wait::Never,
             answers: Answers {
-                outbox: Outbox::new(BATCH * 1500),
-                tracked: Vec::with_capacity(BATCH),
-                departures: Departures::new(MAX_STAMPS_AWAITED, Source::Kernel),
+                outbox: Outbox::new(MAX_BATCH * 1500),
+                tracked: Vec::with_capacity(MAX_BATCH),
+                departures: TransmitMatcher::new(MAX_STAMPS_AWAITED, StampSource::Kernel),
                 counters: Arc::clone(&shared.counters),
                 priority,
                 bound: !at.ip().is_unspecified(),
@@ -149,7 +153,7 @@ impl<K: Copy> AnsweringSocket<K> {
     pub fn receive(
         &mut self,
         due: Option<Span>,
-        mut each: impl FnMut(&mut Answers<K>, &[u8], &Arrival, Option<LocalAddress>),
+        mut each: impl FnMut(&mut Answers<K>, &[u8], &RequestArrival, Option<LocalAddress>),
     ) {
         let flags = match self.wait {
             Wait::Never => libc::MSG_DONTWAIT,
@@ -183,7 +187,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::Limited);
                 continue;
             }
-            let arrival = Arrival {
+            let arrival = RequestArrival {
                 from,
                 at: info.stamp.map_or(now.wall, |s| s.at),
                 ttl: info.ttl,
@@ -215,7 +219,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 
     /// Reports the fate of tracked answers, the last one first. `each` can send further packets.
-    pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
+    pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, DepartedAnswer<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
             let Answers { departures, departed, lead, .. } = answers;
@@ -223,11 +227,11 @@ impl<K: Copy> AnsweringSocket<K> {
                 if let Some(read) = tracked.read {
                     lead.note(read, stamp.at);
                 }
-                departed.extend(tracked.fate(Departure::Stamped(stamp.at)));
+                departed.extend(tracked.fate(AnswerFate::Stamped(stamp.at)));
             });
-            let patience = clock::wall() - MAX_STAMP_DELAY;
-            departures.give_up_before(patience, |tracked| {
-                departed.extend(tracked.fate(Departure::Unstamped));
+            let timeout = clock::wall() - MAX_STAMP_DELAY;
+            departures.give_up_before(timeout, |tracked| {
+                departed.extend(tracked.fate(AnswerFate::Unstamped));
             });
         }
         while let Some(one) = answers.departed.pop() {
@@ -257,15 +261,15 @@ pub struct Answers<K> {
     outbox: Outbox,
     /// By position in the outbox.
     tracked: Vec<Tracked<K>>,
-    departures: Departures<Tracked<K>>,
-    counters: Arc<Counters>,
+    departures: TransmitMatcher<Tracked<K>>,
+    counters: Arc<AnswerCounters>,
     /// Answers need no source address, because the socket is bound to one.
     bound: bool,
     /// Set with each answer that has a traffic class of its own; `None`: the kernel chooses.
     priority: Option<u32>,
     stamps: bool,
     /// The fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
-    departed: Vec<Departed<K>>,
+    departed: Vec<DepartedAnswer<K>>,
     /// From the clock reading for an answer to its departure.
     lead: Lead,
 }
@@ -281,14 +285,14 @@ struct Tracked<K> {
 }
 
 impl<K> Tracked<K> {
-    fn fate(self, departure: Departure) -> Option<Departed<K>> {
-        self.which.map(|which| Departed { which, departure })
+    fn fate(self, departure: AnswerFate) -> Option<DepartedAnswer<K>> {
+        self.which.map(|which| DepartedAnswer { which, departure })
     }
 }
 
 /// When an answer will probably leave.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct ExpectedDeparture {
     /// Its time of departure.
     pub at: Tick,
     /// The clock reading on which that is based.
@@ -302,13 +306,13 @@ impl<K: Copy> Answers<K> {
     }
 
     /// Reads the clock for an answer to `to` that is pushed next, with what this returns.
-    pub(crate) fn leaving(&self, to: SocketAddr) -> Leaving {
+    pub(crate) fn leaving(&self, to: SocketAddr) -> ExpectedDeparture {
         let read = clock::tick();
-        Leaving { at: read + self.lead.of(to.ip()), read }
+        ExpectedDeparture { at: read + self.lead.of(to.ip()), read }
     }
 
     /// Whether what leaves is to be stamped to know how long that takes.
-    fn is_lead_due(&mut self, leaving: Leaving) -> bool {
+    fn is_lead_due(&mut self, leaving: ExpectedDeparture) -> bool {
         self.stamps && self.lead.is_due(leaving.read.steady)
     }
 
@@ -319,7 +323,7 @@ impl<K: Copy> Answers<K> {
         to: SocketAddr,
         from: Option<LocalAddress>,
         dscp: u8,
-        leaving: Leaving,
+        leaving: ExpectedDeparture,
     ) {
         let stamped = self.is_lead_due(leaving);
         self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
@@ -336,7 +340,7 @@ impl<K: Copy> Answers<K> {
         dscp: u8,
         which: K,
         stamped: bool,
-        leaving: Option<Leaving>,
+        leaving: Option<ExpectedDeparture>,
     ) {
         let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
         let read = leaving.map(|leaving| leaving.read.wall);
@@ -383,14 +387,14 @@ impl<K: Copy> Answers<K> {
                         if self.stamps {
                             self.departures.sent(*tracked, reading);
                         } else {
-                            self.departed.extend(tracked.fate(Departure::Unstamped));
+                            self.departed.extend(tracked.fate(AnswerFate::Unstamped));
                         }
                     }
                 }
                 // A request without an answer is lost, as on any path.
                 Err(place) => {
                     let tracked = self.tracked[place];
-                    self.departed.extend(tracked.fate(Departure::NotSent));
+                    self.departed.extend(tracked.fate(AnswerFate::NotSent));
                     if tracked.stamped {
                         self.restart(socket);
                     }
@@ -407,7 +411,7 @@ impl<K: Copy> Answers<K> {
         if self.stamps {
             let departed = &mut self.departed;
             let restarted = self.departures.restart(socket, stamping(), |tracked, stamp| {
-                let departure = stamp.map_or(Departure::Unstamped, |(_, s)| Departure::Stamped(s.at));
+                let departure = stamp.map_or(AnswerFate::Unstamped, |(_, s)| AnswerFate::Stamped(s.at));
                 departed.extend(tracked.fate(departure));
             });
             self.stamps = restarted.is_ok();
@@ -425,10 +429,10 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     /// A socket that answers, a client of it, and its counters.
-    fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<Counters>) {
+    fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<AnswerCounters>) {
         let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).unwrap().shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
-        let socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
+        let socket = AnsweringSocket::<u32>::bind(at, &shared, MAX_DATAGRAM).unwrap();
         let client = UdpSocket::bind(at).unwrap();
         client.connect(socket.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(LIMIT)).unwrap();
@@ -456,10 +460,10 @@ mod tests {
         }
         socket.take_departed(|_, d| known.push((d.which, d.departure)));
         known.sort_unstable_by_key(|(n, _)| *n);
-        let failed = |d: Departure| d == Departure::NotSent;
+        let failed = |d: AnswerFate| d == AnswerFate::NotSent;
         let expected: Vec<_> = (0..40).filter(|n| n % 8 < 4 || n % 4 == 1).map(|n| (n, n % 4 == 1)).collect();
         assert_eq!(known.iter().map(|(n, d)| (*n, failed(*d))).collect::<Vec<_>>(), expected);
-        assert!(known.iter().all(|(_, d)| failed(*d) || matches!(d, Departure::Stamped(_))));
+        assert!(known.iter().all(|(_, d)| failed(*d) || matches!(d, AnswerFate::Stamped(_))));
         assert_eq!(counters.answered.load(Ordering::Relaxed), 30, "ten of forty were not sent");
     }
 
@@ -478,7 +482,7 @@ mod tests {
                     answered = true;
                 });
                 turns += 1;
-                socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
+                socket.take_departed(|_, d| given_up += u32::from(d.departure == AnswerFate::Unstamped));
             }
             let tracked = Tracked { which: Some(n), stamped: true, read: None };
             socket.answers.departures.sent(tracked, clock::wall());
@@ -490,7 +494,7 @@ mod tests {
         while given_up < requests {
             assert!(Instant::now() < until, "{given_up} given up");
             socket.receive(None, |_, _, _, _| unreachable!("nothing was asked"));
-            socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
+            socket.take_departed(|_, d| given_up += u32::from(d.departure == AnswerFate::Unstamped));
         }
         assert_eq!(socket.answers.departures.awaited(), 0);
     }

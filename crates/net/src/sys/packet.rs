@@ -165,10 +165,10 @@ impl Ring {
     }
 
     /// The next block, if the kernel has handed it over. It goes back when it is dropped.
-    pub fn block(&mut self) -> Option<Block<'_>> {
+    pub fn block(&mut self) -> Option<RingBlock<'_>> {
         let handed_over = self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
         // Not `then_some`, which makes the block, and so gives it back, in any case.
-        handed_over.then(|| Block { ring: self })
+        handed_over.then(|| RingBlock { ring: self })
     }
 }
 
@@ -180,38 +180,38 @@ impl Drop for Ring {
 }
 
 /// A block that the kernel has handed over.
-pub(crate) struct Block<'a> {
+pub(crate) struct RingBlock<'a> {
     ring: &'a mut Ring,
 }
 
-impl Block<'_> {
+impl RingBlock<'_> {
     /// Its packets, in the order in which the kernel wrote them.
-    pub fn packets(&self) -> Packets<'_> {
+    pub fn packets(&self) -> RingPackets<'_> {
         // SAFETY: the block lies in the mapping, is the program's until it is dropped, and the kernel does not write to it
         // meanwhile.
         let bytes =
             unsafe { slice::from_raw_parts(self.ring.memory.as_ptr().add(self.ring.next * BLOCK), BLOCK) };
         let head = &bytes[..block::LENGTH];
         let first = word(head, block::FIRST).unwrap_or(0) as usize;
-        Packets { bytes, at: first, left: word(head, block::PACKETS).unwrap_or(0) }
+        RingPackets { bytes, at: first, left: word(head, block::PACKETS).unwrap_or(0) }
     }
 }
 
-impl Drop for Block<'_> {
+impl Drop for RingBlock<'_> {
     fn drop(&mut self) {
         self.ring.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.ring.next = (self.ring.next + 1) % self.ring.blocks;
     }
 }
 
-/// The packets of a [`Block`].
-pub(crate) struct Packets<'a> {
+/// The packets of a [`RingBlock`].
+pub(crate) struct RingPackets<'a> {
     bytes: &'a [u8],
     at: usize,
     left: u32,
 }
 
-impl<'a> Iterator for Packets<'a> {
+impl<'a> Iterator for RingPackets<'a> {
     type Item = RingPacket<'a>;
 
     fn next(&mut self) -> Option<RingPacket<'a>> {

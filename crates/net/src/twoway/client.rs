@@ -3,12 +3,12 @@
 use super::exchange::Exchange;
 use crate::pace::Pacing;
 use crate::privilege::{Capability, how_to_grant, needs};
-use crate::stamp::Stamps;
-use crate::twoway::socket::{self, Carrier, Marking, Prepared};
+use crate::stamp::StampMode;
+use crate::twoway::socket::{self, Carrier, Marking, PreparedSocket};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Span, SteadyTime};
-use jitlat_proto::twoway::pinger::Outcome;
-use jitlat_proto::twoway::{Pinger, Plan, Protocol};
+use jitlat_proto::twoway::pinger::PingOutcome;
+use jitlat_proto::twoway::{PingPlan, Pinger, Protocol};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use std::sync::mpsc::SyncSender;
 
 /// How to reach the far host, and how this host runs the test.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct TwoWayLink {
     /// The far host; ICMP ignores the port.
     pub to: SocketAddr,
     /// The kind of packets.
@@ -24,7 +24,7 @@ pub struct Link {
     /// Addresses and marks.
     pub marking: Marking,
     /// The best kind of stamps to use.
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// How the thread is scheduled and waits.
     pub pacing: Pacing,
     /// Receives the events of the test; `None`: not needed. Events for which the queue has no room can still be found
@@ -38,7 +38,7 @@ pub enum PingEvent {
     /// An answer, with what is known of it so far.
     Answer(PacketRecord),
     /// The progress of the test, a few times a second.
-    Progress(Progress),
+    Progress(TwoWayProgress),
 }
 
 /// Sends the events of a test, each once.
@@ -49,7 +49,7 @@ pub(crate) struct ProgressFeed<'a> {
 }
 
 impl<'a> ProgressFeed<'a> {
-    pub(crate) fn new(link: &'a Link) -> ProgressFeed<'a> {
+    pub(crate) fn new(link: &'a TwoWayLink) -> ProgressFeed<'a> {
         ProgressFeed { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
@@ -61,7 +61,7 @@ impl<'a> ProgressFeed<'a> {
         if now - self.progress >= PROGRESS_INTERVAL {
             self.progress = now;
             let requests = pinger.requests();
-            let progress = Progress { sent: requests.sent(), answered: requests.answered() };
+            let progress = TwoWayProgress { sent: requests.sent(), answered: requests.answered() };
             // If the queue is full, the next progress is sent instead.
             let _ = to.try_send(PingEvent::Progress(progress));
         }
@@ -131,13 +131,13 @@ fn host(to: &SocketAddr) -> String {
 }
 
 /// The result of a test.
-pub struct Measured<P> {
+pub struct TwoWayMeasured<P> {
     /// Records and counts.
-    pub outcome: Outcome<P>,
+    pub outcome: PingOutcome<P>,
     /// This host's address and port.
     pub local: SocketAddr,
     /// The kind of stamps that was used.
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// Facts about this host.
     pub host: HostFacts,
     /// How it ended.
@@ -154,7 +154,7 @@ pub struct Measured<P> {
 
 /// The progress of a test.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct TwoWayProgress {
     /// Requests sent.
     pub sent: u64,
     /// Requests answered.
@@ -170,28 +170,28 @@ const PROGRESS_INTERVAL: Span = Span::millis(250);
 /// waited for then. The argument of `make` is whether the kernel chooses the ICMP identifier.
 pub fn run<P: Protocol>(
     make: impl FnOnce(bool) -> P,
-    plan: Plan,
-    link: &Link,
+    plan: PingPlan,
+    link: &TwoWayLink,
     stop: &AtomicBool,
-) -> Result<Measured<P>, PingError> {
+) -> Result<TwoWayMeasured<P>, PingError> {
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
 /// Opens the socket of a test of requests with `payload` bytes. Its port can thus be sent to the far host before
 /// [`run_on`].
-pub fn prepare(link: &Link, payload: usize) -> Result<Prepared, PingError> {
+pub fn prepare(link: &TwoWayLink, payload: usize) -> Result<PreparedSocket, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
         .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
 }
 
 /// As [`run`], on a socket that was opened before.
 pub fn run_on<P: Protocol>(
-    prepared: Prepared,
+    prepared: PreparedSocket,
     make: impl FnOnce(bool) -> P,
-    plan: Plan,
-    link: &Link,
+    plan: PingPlan,
+    link: &TwoWayLink,
     stop: &AtomicBool,
-) -> Result<Measured<P>, PingError> {
+) -> Result<TwoWayMeasured<P>, PingError> {
     let mut exchange = Exchange::new(prepared, make, plan, link);
     while let Some(due) = exchange.turn(stop) {
         exchange.wait_until(due);

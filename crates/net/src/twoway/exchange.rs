@@ -1,22 +1,22 @@
 //! [`Exchange`]: a two-way test at work on its socket.
 
-use super::client::{Link, Measured, PingError, ProgressFeed};
-use super::raw::Framing;
-use super::socket::{Carrier, Prepared};
+use super::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
+use super::raw::PacketFraming;
+use super::socket::{Carrier, PreparedSocket};
 use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
-use crate::departures::{Departures, UNDER_WAY};
+use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface_counters::InterfaceCounters;
-use crate::pace::Mode;
+use crate::pace::PaceMode;
 use crate::sockets::is_prohibition;
-use crate::stamp::{Stamps, Ways, flags};
-use crate::sys::{self, BATCH, Inbox};
+use crate::stamp::{StampMode, StampedPackets, flags};
+use crate::sys::{self, Inbox, MAX_BATCH};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
-use jitlat_core::{Source, Span, Stamp, SteadyTime};
+use jitlat_core::{Span, Stamp, StampSource, SteadyTime};
 use jitlat_proto::machine::Tick;
-use jitlat_proto::twoway::pinger::Reception;
-use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
+use jitlat_proto::twoway::pinger::PingReception;
+use jitlat_proto::twoway::{PingPlan, Pinger, Protocol, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeSpec, TimeVal};
@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The longest sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
-/// How long before the deadline [`Mode::Hybrid`] stops sleeping.
-const SPIN: Span = Span::micros(60);
+/// How long before the deadline [`PaceMode::Hybrid`] stops sleeping.
+const SPIN_TIME: Span = Span::micros(60);
 /// How late a socket's timeout may fire: the kernel counts it in ticks, at least a hundred a second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
 /// Requests sent in a row before answers are read again.
@@ -37,17 +37,17 @@ const MAX_BURST: usize = 32;
 /// How long to wait for the last transmit stamps.
 const LAST_STAMPS_LIMIT: Span = Span::millis(20);
 /// Extra bytes for answers that are longer than the requests.
-const SLACK: usize = 2048;
+const EXTRA_ANSWER_BYTES: usize = 2048;
 
 /// A running test: its socket, its machine, and what has gone wrong so far.
 pub(super) struct Exchange<'a, P> {
-    link: &'a Link,
-    wire: Wire,
+    link: &'a TwoWayLink,
+    wire: ExchangeSockets,
     pinger: Pinger<P>,
     stamping: Stamping,
     inbox: Inbox,
     out: Vec<u8>,
-    mode: Mode,
+    mode: PaceMode,
     feed: ProgressFeed<'a>,
     /// When what came from other ports was read.
     looked: SteadyTime,
@@ -61,11 +61,11 @@ pub(super) struct Exchange<'a, P> {
 }
 
 /// The sockets, and what surrounds a packet on them.
-struct Wire {
+struct ExchangeSockets {
     socket: Socket,
     /// What the far host sends from other ports.
     elsewhere: Option<Socket>,
-    framing: Option<Box<Framing>>,
+    framing: Option<Box<PacketFraming>>,
     /// Whether what is received begins with an IPv4 header.
     ip_header: bool,
     local: SocketAddr,
@@ -73,9 +73,9 @@ struct Wire {
 
 /// Transmit stamps that are awaited.
 struct Stamping {
-    stamps: Stamps,
-    source: Source,
-    departures: Departures<Option<u32>>,
+    stamps: StampMode,
+    source: StampSource,
+    departures: TransmitMatcher<Option<u32>>,
     /// Requests that the kernel was to stamp.
     asked: u64,
     /// Whether the error queue has entries.
@@ -104,22 +104,23 @@ impl Stamping {
     /// After a failed send it is unknown whether the kernel had numbered the packet: begins anew.
     fn restart<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) {
         let source = self.source;
-        if source == Source::User {
+        if source == StampSource::User {
             return;
         }
         // If it fails no stamps come, and the wait for them is short.
-        let _ = self.departures.restart(socket, flags(self.stamps, Ways::BOTH), |request, stamp| {
-            if let Some((passage, stamp)) = stamp {
-                stamped(pinger, source, request, passage, stamp);
-            }
-        });
+        let _ =
+            self.departures.restart(socket, flags(self.stamps, StampedPackets::BOTH), |request, stamp| {
+                if let Some((passage, stamp)) = stamp {
+                    stamped(pinger, source, request, passage, stamp);
+                }
+            });
     }
 }
 
 /// An adapter's stamps come in addition to the kernel's; a record has only those of one source.
 fn stamped<P: Protocol>(
     pinger: &mut Pinger<P>,
-    source: Source,
+    source: StampSource,
     request: Option<u32>,
     passage: Passage,
     stamp: Stamp,
@@ -134,12 +135,13 @@ fn stamped<P: Protocol>(
 impl<'a, P: Protocol> Exchange<'a, P> {
     /// A test that begins now; the argument of `make` is whether the kernel chooses the ICMP identifier.
     pub fn new(
-        prepared: Prepared,
+        prepared: PreparedSocket,
         make: impl FnOnce(bool) -> P,
-        plan: Plan,
-        link: &'a Link,
+        plan: PingPlan,
+        link: &'a TwoWayLink,
     ) -> Exchange<'a, P> {
-        let Prepared { socket, stamps, notes, kernel_id, ip_header, elsewhere, framing, local } = prepared;
+        let PreparedSocket { socket, stamps, notes, kernel_id, ip_header, elsewhere, framing, local } =
+            prepared;
         let mut host = clock::host_facts();
         host.notes = link.pacing.apply();
         host.notes.extend(notes);
@@ -148,20 +150,20 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let clock_steps = ClockSteps::start();
         let counters = InterfaceCounters::start(local.ip());
         let source = match stamps {
-            Stamps::User | Stamps::KernelReceive => Source::User,
-            Stamps::Kernel => Source::Kernel,
-            Stamps::Hardware => Source::Hardware,
+            StampMode::User | StampMode::KernelReceive => StampSource::User,
+            StampMode::Kernel => StampSource::Kernel,
+            StampMode::Hardware => StampSource::Hardware,
         };
-        let slot = usize::from(plan.spec.payload()) + SLACK;
-        let departures = Departures::new(UNDER_WAY, source);
+        let slot = usize::from(plan.spec.payload()) + EXTRA_ANSWER_BYTES;
+        let departures = TransmitMatcher::new(MAX_AWAITED, source);
         let mut pinger = Pinger::new(make(kernel_id), plan, source);
         pinger.take_any_port(link.marking.any_port);
         Exchange {
             link,
-            wire: Wire { socket, elsewhere, framing, ip_header, local },
+            wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local },
             pinger,
             stamping: Stamping { stamps, source, departures, asked: 0, queued: false },
-            inbox: Inbox::new(BATCH, slot.min(1 << 16)),
+            inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
             out: Vec::with_capacity(slot),
             mode,
             feed: ProgressFeed::new(link),
@@ -208,7 +210,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let Exchange { stamping, wire, pinger, .. } = self;
         // Also if none is awaited: entries in the queue would end every wait at once.
         if stamping.departures.awaited() > 0 || std::mem::take(&mut stamping.queued) {
-            while stamping.collect(&wire.socket, pinger) == BATCH {}
+            while stamping.collect(&wire.socket, pinger) == MAX_BATCH {}
         }
         if stamping.departures.is_suspect() {
             stamping.restart(&wire.socket, pinger);
@@ -223,7 +225,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             match self.inbox.receive(self.wire.socket.as_fd(), flags) {
                 Ok(count) => {
                     self.take_answers(tick());
-                    if count < BATCH {
+                    if count < MAX_BATCH {
                         return;
                     }
                 }
@@ -263,7 +265,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
                 let info = ReceivedInfo::parse(datagram.control);
                 pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, true), now);
             }
-            if count < BATCH {
+            if count < MAX_BATCH {
                 return;
             }
         }
@@ -285,7 +287,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             Transmit::Conversation => None,
         };
         match self.send() {
-            Ok(()) if self.stamping.source == Source::User => {}
+            Ok(()) if self.stamping.source == StampSource::User => {}
             Ok(()) => {
                 self.stamping.departures.sent(request, now.wall);
                 self.stamping.asked += u64::from(request.is_some());
@@ -320,7 +322,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     /// Sends the packet in `out`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and
     /// rejects those whose checksum is left to an adapter.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
-        let Wire { socket, framing, .. } = &mut self.wire;
+        let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
         if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
     }
@@ -330,9 +332,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let now = clock::steady();
         self.feed.send_events(&self.pinger, now);
         let span = pause(due, now, self.mode);
-        let Wire { socket, elsewhere, .. } = &self.wire;
+        let ExchangeSockets { socket, elsewhere, .. } = &self.wire;
         let any_port = self.link.marking.any_port;
-        let coarse = self.stamping.source == Source::User && span > MAX_TIMEOUT_DELAY && !any_port;
+        let coarse = self.stamping.source == StampSource::User && span > MAX_TIMEOUT_DELAY && !any_port;
         if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
             self.waiting = libc::MSG_WAITFORONE;
         } else {
@@ -341,7 +343,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     }
 
     /// The result of a test that is over.
-    pub fn finish(mut self) -> Result<Measured<P>, PingError> {
+    pub fn finish(mut self) -> Result<TwoWayMeasured<P>, PingError> {
         self.receive_elsewhere();
         self.collect_last_stamps();
         if let Some(why) = self.failure() {
@@ -373,14 +375,14 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let outcome = pinger.finish_up();
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
         let lost = stamping.asked.saturating_sub(outcome.sent.known() as u64 + dropped);
-        Ok(Measured {
+        Ok(TwoWayMeasured {
             outcome,
             local: wire.local,
             stamps: stamping.stamps,
             host,
             ending,
             unsent: failures.unsent + dropped,
-            stamps_lost: (stamping.source != Source::User).then_some(lost),
+            stamps_lost: (stamping.source != StampSource::User).then_some(lost),
             refused: failures.refused,
             prohibited: failures.prohibited,
         })
@@ -391,7 +393,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let until = clock::steady() + LAST_STAMPS_LIMIT;
         while self.stamping.departures.awaited() > 0 && clock::steady() < until {
             if self.stamping.collect(&self.wire.socket, &mut self.pinger) == 0 {
-                wait(&self.wire.socket, None, pause(until, clock::steady(), Mode::Sleep));
+                wait(&self.wire.socket, None, pause(until, clock::steady(), PaceMode::Sleep));
             }
         }
     }
@@ -419,9 +421,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 }
 
 /// What is known of a received packet of `length` bytes, read at `now`.
-fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) -> Reception {
-    Reception {
-        stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User }),
+fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) -> PingReception {
+    PingReception {
+        stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: StampSource::User }),
         read: now.wall,
         length,
         ttl: info.ttl,
@@ -442,11 +444,11 @@ fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
 }
 
 /// How long to sleep if `due` is next, at most a tenth of a second.
-fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
+fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     let wake = match mode {
-        Mode::Sleep | Mode::Etf => due,
-        Mode::Hybrid => due - SPIN,
-        Mode::Spin => now,
+        PaceMode::Sleep | PaceMode::Etf => due,
+        PaceMode::Hybrid => due - SPIN_TIME,
+        PaceMode::Spin => now,
     };
     (wake - now).max(Span(0)).min(MAX_SLEEP)
 }

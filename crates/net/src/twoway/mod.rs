@@ -16,4 +16,4 @@ pub mod request_response;
 pub mod socket;
 pub mod twamp;
 
-pub use client::{Link, Measured, PingError, prepare, run, run_on};
+pub use client::{PingError, TwoWayLink, TwoWayMeasured, prepare, run, run_on};

@@ -8,10 +8,10 @@ use crate::frame::{self, Ends, HEADERS, Headers, Mac};
 use crate::lamp_frame;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
-use crate::stamp::Stamps;
+use crate::stamp::StampMode;
 use crate::sys;
 use crate::twoway::next_hop::{gateway, next_hop};
-use crate::twoway::socket::{self, Marking, Prepared};
+use crate::twoway::socket::{self, Marking, PreparedSocket};
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::SockaddrStorage;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
@@ -30,15 +30,15 @@ pub(crate) const LOOPBACK: &str =
     "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
 
 /// Puts packets into frames, and extracts them.
-pub struct Framing {
-    beneath: Beneath,
+pub struct PacketFraming {
+    beneath: FrameAddressing,
     frame: Vec<u8>,
     /// Reserves the port; its filter drops everything that arrives.
     _owner: UdpSocket,
 }
 
 /// What is beneath a packet in its frame.
-enum Beneath {
+enum FrameAddressing {
     /// UDP and IP.
     Datagrams { headers: Headers, from: SocketAddr, to: SocketAddr },
     /// Ethernet.
@@ -54,12 +54,12 @@ pub(crate) struct Unwrapped<'a> {
     pub traffic_class: Option<u8>,
 }
 
-impl Framing {
+impl PacketFraming {
     /// The frame that contains `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
         match &self.beneath {
-            Beneath::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
-            Beneath::Ethernet { from, to } => lamp_frame::fill(&mut self.frame, *from, *to, payload),
+            FrameAddressing::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
+            FrameAddressing::Ethernet { from, to } => lamp_frame::fill(&mut self.frame, *from, *to, payload),
         }
         &self.frame
     }
@@ -67,12 +67,12 @@ impl Framing {
     /// The packet in `frame`, if it is a whole one from the far host to this test.
     pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Unwrapped<'a>> {
         match &self.beneath {
-            Beneath::Datagrams { from, to, .. } => {
+            FrameAddressing::Datagrams { from, to, .. } => {
                 let found = frame::parse(frame).filter(|c| c.from == *to && c.to == *from)?;
                 let (ttl, traffic_class) = (Some(found.ttl), Some(found.traffic_class));
                 Some(Unwrapped { payload: found.payload, ttl, traffic_class })
             }
-            Beneath::Ethernet { from, to } => {
+            FrameAddressing::Ethernet { from, to } => {
                 let found = lamp_frame::parse(frame).filter(|f| f.source == *to && f.destination == *from)?;
                 Some(Unwrapped { payload: found.packet, ttl: None, traffic_class: None })
             }
@@ -84,7 +84,12 @@ impl Framing {
 ///
 /// # Errors
 /// A message: no Ethernet, a next hop that does not answer, or requests too large for one frame.
-pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -> io::Result<Prepared> {
+pub fn open(
+    to: SocketAddr,
+    marking: &Marking,
+    stamps: StampMode,
+    payload: usize,
+) -> io::Result<PreparedSocket> {
     let mut notes = Vec::new();
     let (owner, from) = owner(to, marking, &mut notes)?;
     let mtu = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
@@ -101,8 +106,8 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
     // Frames have no scopes of addresses.
     let [from, to] = [from, to].map(|at| SocketAddr::new(at.ip(), at.port()));
     let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
-    let framing = Framing {
-        beneath: Beneath::Datagrams {
+    let framing = PacketFraming {
+        beneath: FrameAddressing::Datagrams {
             headers: frame::headers(&ends, marking.dscp.octet(), marking.ttl.unwrap_or(DEFAULT_TTL)),
             from,
             to,
@@ -121,9 +126,9 @@ pub fn open(to: SocketAddr, marking: &Marking, stamps: Stamps, payload: usize) -
 pub fn open_ethernet(
     to: SocketAddr,
     marking: &Marking,
-    stamps: Stamps,
+    stamps: StampMode,
     payload: usize,
-) -> io::Result<Prepared> {
+) -> io::Result<PreparedSocket> {
     let mut notes = Vec::new();
     let (owner, from) = owner(to, marking, &mut notes)?;
     let (interface, mac) = interface(from.ip(), marking)?;
@@ -140,8 +145,8 @@ pub fn open_ethernet(
     let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
     let owner: UdpSocket = owner.into();
     let to_mac = next_hop(&owner, to.ip(), &interface)?;
-    let framing = Framing {
-        beneath: Beneath::Ethernet { from: mac, to: to_mac },
+    let framing = PacketFraming {
+        beneath: FrameAddressing::Ethernet { from: mac, to: to_mac },
         frame: Vec::with_capacity(HEADERS + payload),
         _owner: owner,
     };
@@ -171,18 +176,18 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
 /// What both kinds of frames have in common: `packets` is ready to be stamped and to send what `framing` makes.
 fn prepared(
     packets: Socket,
-    framing: Framing,
+    framing: PacketFraming,
     from: SocketAddr,
     marking: &Marking,
-    stamps: Stamps,
+    stamps: StampMode,
     mut notes: Vec<String>,
-) -> io::Result<Prepared> {
+) -> io::Result<PreparedSocket> {
     // Where it fails, marking the owner has failed before, with a note.
     let _ = sockets::prefer(&packets, marking.priority);
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, from.ip(), stamps, &mut notes)?;
     packets.set_nonblocking(true)?;
-    Ok(Prepared {
+    Ok(PreparedSocket {
         socket: packets,
         stamps,
         notes,
@@ -255,8 +260,8 @@ mod tests {
         let headers =
             |from, to| frame::headers(&Ends { from_mac: [2; 6], to_mac: [4; 6], from, to }, 0, DEFAULT_TTL);
         let owner = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let beneath = Beneath::Datagrams { headers: headers(from, to), from, to };
-        let mut framing = Framing { beneath, frame: Vec::new(), _owner: owner };
+        let beneath = FrameAddressing::Datagrams { headers: headers(from, to), from, to };
+        let mut framing = PacketFraming { beneath, frame: Vec::new(), _owner: owner };
         let own = framing.wrap(b"request").to_vec();
         assert!(framing.unwrap(&own).is_none(), "our own frame is no answer");
         let mut answer = Vec::new();

@@ -2,18 +2,18 @@
 
 use crate::clock;
 use crate::clock::tick;
-use crate::sockets::{self, PatientStream};
-use crate::stamp::Stamps;
+use crate::sockets::{self, TimeoutStream};
+use crate::stamp::StampMode;
 use crate::sys::tcp_info;
-use crate::twoway::client::{Link, Measured, PingError, ProgressFeed};
+use crate::twoway::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Source, Span, Stamp};
-use jitlat_proto::reqresp::{GREETING_LEN, Requester, SHORTEST_RESPONSE, Sizes};
-use jitlat_proto::twoway::pinger::Reception;
-use jitlat_proto::twoway::{Pinger, Plan, Transmit};
+use jitlat_core::{Span, Stamp, StampSource};
+use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, MIN_RESPONSE, Requester};
+use jitlat_proto::twoway::pinger::PingReception;
+use jitlat_proto::twoway::{PingPlan, Pinger, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -30,11 +30,11 @@ const MAX_SLEEP: Span = Span::millis(100);
 
 /// Runs a test of `sizes` against the responder at `to`.
 pub fn run(
-    sizes: Sizes,
-    plan: Plan,
-    link: &Link,
+    sizes: ExchangeSizes,
+    plan: PingPlan,
+    link: &TwoWayLink,
     stop: &AtomicBool,
-) -> Result<(Measured<Requester>, Vec<TcpSample>), PingError> {
+) -> Result<(TwoWayMeasured<Requester>, Vec<TcpSample>), PingError> {
     let to = link.to;
     let fail = |source: io::Error| match source.kind() {
         io::ErrorKind::ConnectionRefused => PingError::Refused(to),
@@ -52,13 +52,13 @@ pub fn run(
     let mut steps = clock::ClockSteps::start();
 
     let packets = plan.spec.packets();
-    let mut pinger = Pinger::new(Requester::new(sizes), plan, Source::User);
+    let mut pinger = Pinger::new(Requester::new(sizes), plan, StampSource::User);
     // The kernel's TCP_INFO at each answer: responses come in order, one record each.
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
     // The first response shows whether a plain echo server sends it: the shorter size is enough to see that.
-    let beginning = sizes.response().min(sizes.request().max(SHORTEST_RESPONSE));
+    let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
     let (mut filled, mut known) = (0, false);
     let (mut interrupted, mut lost) = (false, false);
@@ -80,8 +80,8 @@ pub fn run(
                     }
                     if filled == response.len() {
                         let now = tick();
-                        let stamp = Stamp { at: now.wall, source: Source::User };
-                        let meta = Reception {
+                        let stamp = Stamp { at: now.wall, source: StampSource::User };
+                        let meta = PingReception {
                             stamp,
                             read: now.wall,
                             length: filled,
@@ -138,10 +138,10 @@ pub fn run(
     };
     let outcome = pinger.finish_up();
     let (unsent, refused, prohibited) = (0, 0, 0);
-    let measured = Measured {
+    let measured = TwoWayMeasured {
         outcome,
         local,
-        stamps: Stamps::User,
+        stamps: StampMode::User,
         host,
         ending,
         unsent,
@@ -164,7 +164,7 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
 }
 
 /// Connects, with marks from the first packet on; also returns notes about what could not be set.
-fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
+fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();
     socket::mark(&socket, link.to, &link.marking, &mut notes)?;
@@ -180,13 +180,13 @@ enum GreetingError {
     NotReturned(#[from] io::Error),
 }
 
-fn greet(stream: &TcpStream, sizes: Sizes, stopped: impl Fn() -> bool) -> Result<(), GreetingError> {
+fn greet(stream: &TcpStream, sizes: ExchangeSizes, stopped: impl Fn() -> bool) -> Result<(), GreetingError> {
     stream.set_nodelay(true)?;
-    let peer = PatientStream::new(stream, stopped)?;
+    let peer = TimeoutStream::new(stream, stopped)?;
     peer.write_all(&sizes.greeting(), CONNECT_TIMEOUT)?;
     let mut echo = [0; GREETING_LEN];
     peer.read_exact(&mut echo, CONNECT_TIMEOUT)?;
-    match Sizes::from_greeting(&echo) {
+    match ExchangeSizes::from_greeting(&echo) {
         Some(echoed) if echoed == sizes => Ok(()),
         _ => Err(GreetingError::Foreign),
     }

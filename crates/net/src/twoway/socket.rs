@@ -1,9 +1,9 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
 
 use crate::sockets::{self, enlarge, observe};
-use crate::stamp::{self, Stamps, Ways};
+use crate::stamp::{self, StampMode, StampedPackets};
 use crate::sys;
-use crate::twoway::raw::{self, Framing};
+use crate::twoway::raw::{self, PacketFraming};
 use jitlat_core::Dscp;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -50,11 +50,11 @@ pub struct Marking {
 }
 
 /// A socket ready for a test.
-pub struct Prepared {
+pub struct PreparedSocket {
     /// Connected to the far host.
     pub socket: Socket,
     /// The kind of stamps that can be expected.
-    pub stamps: Stamps,
+    pub stamps: StampMode,
     /// Notes about what could not be done as requested.
     pub notes: Vec<String>,
     /// Whether the kernel chooses the identifier of echo requests.
@@ -64,7 +64,7 @@ pub struct Prepared {
     /// For datagrams: receives what the far host sends to the same port from others than the one that is asked.
     pub elsewhere: Option<Socket>,
     /// For a packet socket: puts datagrams into frames, and extracts them.
-    pub framing: Option<Box<Framing>>,
+    pub framing: Option<Box<PacketFraming>>,
     /// This host's address and port.
     pub local: SocketAddr,
 }
@@ -77,9 +77,9 @@ pub fn open(
     carrier: Carrier,
     to: SocketAddr,
     marking: &Marking,
-    stamps: Stamps,
+    stamps: StampMode,
     payload: usize,
-) -> io::Result<Prepared> {
+) -> io::Result<PreparedSocket> {
     match carrier {
         Carrier::Raw => return raw::open(to, marking, stamps, payload),
         Carrier::Ethernet => return raw::open_ethernet(to, marking, stamps, payload),
@@ -125,7 +125,7 @@ pub fn open(
         Err(e) if carrier == Carrier::Udp && marking.any_port => return Err(e),
         Err(_) => None,
     };
-    Ok(Prepared {
+    Ok(PreparedSocket {
         socket,
         stamps,
         notes,
@@ -138,7 +138,7 @@ pub fn open(
 }
 
 /// A second socket at the address and port of `socket`, which is connected and so receives what comes from one port alone.
-fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: Stamps) -> io::Result<Socket> {
+fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: StampMode) -> io::Result<Socket> {
     let second = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(name) = &marking.interface {
         second.bind_device(Some(name.as_bytes()))?;
@@ -150,7 +150,7 @@ fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: Stam
     share(false)?;
     bound?;
     observe(&second, local.is_ipv6());
-    stamp(&second, local.ip(), stamps.min(Stamps::KernelReceive), &mut Vec::new())?;
+    stamp(&second, local.ip(), stamps.min(StampMode::KernelReceive), &mut Vec::new())?;
     second.set_nonblocking(true)?;
     Ok(second)
 }
@@ -199,23 +199,23 @@ fn note_fragments(socket: &Socket, v6: bool, payload: usize, notes: &mut Vec<Str
 pub(crate) fn stamp(
     socket: &Socket,
     local: IpAddr,
-    want: Stamps,
+    want: StampMode,
     notes: &mut Vec<String>,
-) -> io::Result<Stamps> {
-    if want == Stamps::User {
-        return Ok(Stamps::User);
+) -> io::Result<StampMode> {
+    if want == StampMode::User {
+        return Ok(StampMode::User);
     }
-    if want == Stamps::Hardware {
+    if want == StampMode::Hardware {
         stamp::enable_adapter(socket.as_fd(), local).map_err(|why| {
             let hint = "`jitlat doctor` says what each adapter can; --stamps kernel works with any";
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
         })?;
     }
-    match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, Ways::BOTH)) {
+    match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, StampedPackets::BOTH)) {
         Ok(()) => Ok(want),
         Err(e) => {
             notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
-            Ok(Stamps::User)
+            Ok(StampMode::User)
         }
     }
 }

@@ -7,8 +7,10 @@ use crate::random;
 use crate::sockets;
 use jitlat_core::Span;
 use jitlat_proto::Machine;
-use jitlat_proto::twamp::client::{Client, Config, Event, Failure, Granted, Input};
-use jitlat_proto::twamp::{Mode, Wish};
+use jitlat_proto::twamp::client::{
+    AmpFailure, Client, TwampClientEvent, TwampClientInput, TwampGrant, TwampOptions,
+};
+use jitlat_proto::twamp::{SecurityMode, TwampSessionSpec};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +34,7 @@ pub enum TwampError {
         /// The server.
         to: SocketAddr,
         /// The reason, and what to try.
-        failure: Failure,
+        failure: AmpFailure,
     },
     /// The user stopped it.
     #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
@@ -47,13 +49,13 @@ pub struct SessionRequest {
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// The mode to use; `None`: the strongest that both sides support.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
     /// The sessions to request.
-    pub sessions: Vec<Wish>,
+    pub sessions: Vec<TwampSessionSpec>,
     /// How long each step may take.
-    pub patience: Span,
+    pub step_timeout: Span,
 }
 
 /// A control connection with granted sessions.
@@ -61,8 +63,8 @@ pub struct SessionRequest {
 pub struct TwampControl {
     to: SocketAddr,
     driver: Driver<Client>,
-    mode: Mode,
-    granted: Vec<Granted>,
+    mode: SecurityMode,
+    granted: Vec<TwampGrant>,
     ready: bool,
     started: bool,
     over: bool,
@@ -72,21 +74,21 @@ impl TwampControl {
     /// Connects, negotiates a mode and requests the sessions.
     pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
         let to = asking.to;
-        let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
+        let step_timeout = Duration::from_nanos(asking.step_timeout.0.max(1) as u64);
         let connect = |source| TwampError::Connect { to, source };
-        let stream = sockets::connect_tcp(asking.bind, to, patience, || stop.load(Ordering::Acquire));
+        let stream = sockets::connect_tcp(asking.bind, to, step_timeout, || stop.load(Ordering::Acquire));
         let stream = stream.map_err(|e| match e.kind() {
             io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
-        let SessionRequest { mode, user, sessions, patience, .. } = asking;
-        let config = Config { mode, user, sessions, patience, random: bytes };
+        let SessionRequest { mode, user, sessions, step_timeout, .. } = asking;
+        let config = TwampOptions { mode, user, sessions, step_timeout, random: bytes };
         let mut control = TwampControl {
             to,
             driver: Driver::new(Client::new(config, tick()), stream).map_err(connect)?,
-            mode: Mode::Open,
+            mode: SecurityMode::Open,
             granted: Vec::new(),
             ready: false,
             started: false,
@@ -97,18 +99,18 @@ impl TwampControl {
     }
 
     /// The mode in use.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
     /// The sessions, in the order they were requested.
-    pub fn granted(&self) -> &[Granted] {
+    pub fn granted(&self) -> &[TwampGrant] {
         &self.granted
     }
 
     /// Starts the sessions: packets are answered from now on.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
-        self.driver.handle(Input::Start);
+        self.driver.handle(TwampClientInput::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
@@ -116,7 +118,7 @@ impl TwampControl {
     pub fn stop(mut self) -> Result<(), TwampError> {
         // Whether it has closed the connection meanwhile, and why.
         self.driver.read_input();
-        self.driver.handle(Input::Stop);
+        self.driver.handle(TwampClientInput::Stop);
         self.converse(|c| c.over, None)
     }
 
@@ -130,12 +132,14 @@ impl TwampControl {
             self.driver.write_output();
             while let Some(event) = self.driver.machine.poll_event() {
                 match event {
-                    Event::Mode(mode) => self.mode = mode,
-                    Event::Granted(granted) => self.granted.push(granted),
-                    Event::Ready => self.ready = true,
-                    Event::Started => self.started = true,
-                    Event::Over => self.over = true,
-                    Event::Failed(failure) => return Err(TwampError::Failed { to: self.to, failure }),
+                    TwampClientEvent::Mode(mode) => self.mode = mode,
+                    TwampClientEvent::Granted(granted) => self.granted.push(granted),
+                    TwampClientEvent::Ready => self.ready = true,
+                    TwampClientEvent::Started => self.started = true,
+                    TwampClientEvent::Over => self.over = true,
+                    TwampClientEvent::Failed(failure) => {
+                        return Err(TwampError::Failed { to: self.to, failure });
+                    }
                 }
             }
             if done(self) {

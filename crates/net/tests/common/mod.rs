@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use jitlat_core::observer::{Event, Observer, StreamProgress};
-use jitlat_core::{Direction, PacketRecord, Schedule, Session, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
 use jitlat_net::RunningService;
 use jitlat_net::client::{self, ClientError, Measured, TestRequest};
-use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
-use jitlat_proto::jitlat::{Dialect, Key, Limits};
+use jitlat_net::pace::{Pacing, SendSettings};
+use jitlat_net::server::{JitlatServer, ServerSettings};
+use jitlat_proto::jitlat::{PresharedKey, ServerLimits, TestTerms};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,10 +33,10 @@ pub struct Serving {
 }
 
 pub fn serve() -> Serving {
-    serve_with(LOCAL, Limits::default(), None)
+    serve_with(LOCAL, ServerLimits::default(), None)
 }
 
-pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
+pub fn serve_with(ip: IpAddr, limits: ServerLimits, key: Option<&str>) -> Serving {
     let test_port = free_port(ip);
     let service = ServerSettings {
         bind: vec![SocketAddr::new(ip, 0)],
@@ -46,12 +46,12 @@ pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
         pacing: Pacing::default(),
         priority: None,
     };
-    let service = Server::bind(service).unwrap().start().unwrap();
+    let service = JitlatServer::bind(service).unwrap().start().unwrap();
     Serving { address: service.addresses()[0], test_port, service: Some(service) }
 }
 
-pub fn key_of(text: &str) -> Key {
-    Key::from_file_contents(text.as_bytes()).unwrap()
+pub fn key_of(text: &str) -> PresharedKey {
+    PresharedKey::from_file_contents(text.as_bytes()).unwrap()
 }
 
 impl Serving {
@@ -75,14 +75,8 @@ impl Serving {
             control_port: self.address.port(),
             family: None,
             bind: None,
-            specs,
-            dialect: Dialect::V3,
-            key: None,
-            pacing: Pacing::default(),
-            priority: None,
-            stamps: Source::Kernel,
-            segmented: false,
-            feedback: false,
+            terms: TestTerms::new(specs),
+            sending: SendSettings::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::common::{LOCAL, RecordCollector, all, free_port, key_of, measure, run, seqs, serve, serve_with};
 use jitlat_core::session::Ending;
 use jitlat_core::{Direction, Span, Transport};
-use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_proto::jitlat::{Dialect, ServerLimits};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,30 +117,30 @@ fn a_broken_control_connection_loses_nothing() {
 #[test]
 fn wrong_and_missing_keys_are_refused_on_both_sides() {
     let key = "a key of quite enough bytes, shared by both";
-    let locked = serve_with(LOCAL, Limits::default(), Some(key));
+    let locked = serve_with(LOCAL, ServerLimits::default(), Some(key));
     let spec = locked.spec(Direction::Up, Transport::Udp, 20, Span::millis(1));
     let mut request = locked.request(vec![spec]);
     let refused = |request: &_| run(request, &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(refused(&request).contains("key"), "{}", refused(&request));
-    request.key = Some(key_of("another key of quite enough bytes, not shared"));
+    request.terms.key = Some(key_of("another key of quite enough bytes, not shared"));
     assert!(refused(&request).contains("key"), "{}", refused(&request));
-    request.key = Some(key_of(key));
+    request.terms.key = Some(key_of(key));
     let (_, [records, _]) = measure(&request);
     assert_eq!(seqs(&records), all(20));
 
-    let mut classic = locked.request(request.specs.clone());
-    classic.dialect = Dialect::Classic;
+    let mut classic = locked.request(request.terms.specs.clone());
+    classic.terms.dialect = Dialect::Classic;
     assert!(run(&classic, &mut RecordCollector::default()).is_err(), "workorders cannot prove a key");
 
     let open = serve();
     let mut suspicious = open.request(vec![open.spec(Direction::Up, Transport::Udp, 20, Span::millis(1))]);
-    suspicious.key = Some(key_of(key));
+    suspicious.terms.key = Some(key_of(key));
     assert!(refused(&suspicious).contains("key"), "{}", refused(&suspicious));
 }
 
 #[test]
 fn a_refusal_names_the_limit() {
-    let limits = Limits { packets: 1000, ..Limits::default() };
+    let limits = ServerLimits { packets: 1000, ..ServerLimits::default() };
     let server = serve_with(LOCAL, limits, None);
     let spec = server.spec(Direction::Down, Transport::Udp, 1001, Span::millis(1));
     let error = run(&server.request(vec![spec]), &mut RecordCollector::default()).unwrap_err().to_string();
@@ -149,7 +149,7 @@ fn a_refusal_names_the_limit() {
 
 #[test]
 fn one_client_too_many_gets_the_reason() {
-    let limits = Limits { connections_per_client: 1, ..Limits::default() };
+    let limits = ServerLimits { connections_per_client: 1, ..ServerLimits::default() };
     let server = serve_with(LOCAL, limits, None);
     let first = TcpStream::connect(server.address).unwrap();
     // Connections are accepted in order: a second one is refused from now on.

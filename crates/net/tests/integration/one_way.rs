@@ -3,15 +3,14 @@
 use crate::common;
 use crate::common::{LOCAL, all, free_port, measure, seqs, serve, serve_with};
 use jitlat_core::record::Moment;
-use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
-use jitlat_net::client::TestRequest;
-use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
+use jitlat_proto::jitlat::{Dialect, ServerLimits};
 use std::net::Ipv6Addr;
 
 const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
 fn kernel_stamped(records: &[PacketRecord], moment: Moment) -> usize {
-    records.iter().filter(|r| r.stamp(moment).is_some_and(|s| s.source == Source::Kernel)).count()
+    records.iter().filter(|r| r.stamp(moment).is_some_and(|s| s.source == StampSource::Kernel)).count()
 }
 
 #[test]
@@ -58,7 +57,7 @@ fn ipv6_carries_the_same() {
         assert!(std::env::var_os("JITLAT_NO_SKIP").is_none());
         return;
     }
-    let server = serve_with(ip, Limits::default(), None);
+    let server = serve_with(ip, ServerLimits::default(), None);
     for direction in BOTH {
         let mut spec = server.spec(direction, Transport::Udp, 200, Span::millis(1));
         spec.dscp = Dscp::new(34).unwrap();
@@ -120,7 +119,7 @@ fn classic_workorders_in_every_combination() {
                     (spec.src_port, spec.dst_port) = (0, free_port(LOCAL));
                 }
                 let mut request = server.request(vec![spec]);
-                request.dialect = Dialect::Classic;
+                request.terms.dialect = Dialect::Classic;
                 scope.spawn(move || {
                     let (_, [records, _]) = measure(&request);
                     assert_eq!(seqs(&records), all(100), "{direction:?} {transport}");
@@ -182,7 +181,8 @@ fn fast_packets_are_whole_and_stamped_on_arrival_however_they_are_read() {
 fn a_load_that_leaves_in_buffers_arrives_as_its_packets() {
     let server = serve();
     let spec = server.spec(Direction::Up, Transport::Udp, 40_000, Span::micros(5));
-    let request = TestRequest { stamps: Source::User, segmented: true, ..server.request(vec![spec]) };
+    let mut request = server.request(vec![spec]);
+    (request.terms.stamps, request.sending.segmented) = (StampSource::User, true);
     let (sessions, [records, _]) = measure(&request);
     assert_eq!((sessions[0].sent, sessions[0].unsent, sessions[0].stamps_lost), (Some(40_000), 0, None));
     assert_eq!(records.len() as u64 + sessions[0].receiver_drops.unwrap_or(0), 40_000);
@@ -216,7 +216,8 @@ fn rows_that_an_observer_is_too_slow_for_are_counted() {
 
 #[test]
 fn many_clients_at_once_do_not_mix() {
-    let limits = Limits { connections_per_client: 64, sessions_per_client: 64, ..Limits::default() };
+    let limits =
+        ServerLimits { connections_per_client: 64, sessions_per_client: 64, ..ServerLimits::default() };
     let server = serve_with(LOCAL, limits, None);
     let clients: Vec<_> = (0..20_u64)
         .map(|i| {

@@ -1,12 +1,12 @@
 //! Clients that ask for one thing and do another: a server keeps to its limits.
 
 use crate::common::{LOCAL, Serving, free_port, serve_with};
-use jitlat_core::{Direction, Schedule, Source, Span, TestSpec, Transport};
-use jitlat_proto::jitlat::auth::Side;
+use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec, Transport};
+use jitlat_proto::jitlat::auth::ConnectionSide;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Fetch, FlowRequest, Hello, Message, Nak, Request, VERSION};
-use jitlat_proto::jitlat::packet::Header;
-use jitlat_proto::jitlat::{Dialect, FlowId, Limits};
+use jitlat_proto::jitlat::packet::PacketHeader;
+use jitlat_proto::jitlat::{Dialect, FlowId, ServerLimits};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Conversation {
         let stream = TcpStream::connect_timeout(&server.address, LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let local = stream.local_addr().unwrap();
-        let codec = Codec::new(Dialect::V3, Side::Client, local, server.address);
+        let codec = Codec::new(Dialect::V3, ConnectionSide::Client, local, server.address);
         let mut conversation = Conversation { stream, codec };
         conversation.send(&Message::Hello(Hello {
             min_version: VERSION,
@@ -58,7 +58,7 @@ impl Conversation {
 
     /// Requests `spec`: the port and token of its flow, or the refusal.
     fn request(&mut self, spec: &TestSpec) -> Result<(u16, u64), Nak> {
-        let flows = vec![FlowRequest { spec: spec.clone(), stamps: Source::User }];
+        let flows = vec![FlowRequest { spec: spec.clone(), stamps: StampSource::User }];
         self.send(&Message::Request(Request { flows, host: Default::default() }));
         match self.receive() {
             Message::Accept(accept) => Ok((accept.flows[0].port, accept.flows[0].token.unwrap())),
@@ -72,7 +72,7 @@ impl Conversation {
         let socket = UdpSocket::bind((LOCAL, 0)).unwrap();
         socket.connect((LOCAL, port)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let hello = Header::hello(token).to_bytes();
+        let hello = PacketHeader::hello(token).to_bytes();
         let began = Instant::now();
         let mut answer = [0; 12];
         while socket.send(&hello).is_err() || socket.recv(&mut answer).is_err() {
@@ -93,13 +93,13 @@ fn up(packets: u64, period: Span) -> TestSpec {
 
 #[test]
 fn a_stream_faster_than_agreed_is_ended_with_the_name_of_the_limit() {
-    let server = serve_with(LOCAL, Limits { rate: 100, ..Limits::default() }, None);
+    let server = serve_with(LOCAL, ServerLimits { rate: 100, ..ServerLimits::default() }, None);
     let mut client = Conversation::with(&server);
     let granted = client.request(&up(100_000, Span::millis(100))).unwrap();
     let socket = client.start(granted);
     for seq in 0..20_000 {
         // The server's socket is closed at some time.
-        let _ = socket.send(&Header { sent: jitlat_core::WallTime(1), seq }.to_bytes());
+        let _ = socket.send(&PacketHeader { sent: jitlat_core::WallTime(1), seq }.to_bytes());
     }
     assert_eq!(client.receive(), Message::Finished(FlowId(0), 0));
     client.send(&Message::Fetch(Fetch { session: None, flow: FlowId(0), chunk: 0 }));
@@ -111,12 +111,12 @@ fn a_stream_faster_than_agreed_is_ended_with_the_name_of_the_limit() {
 #[test]
 fn what_a_client_leaves_behind_is_free_within_seconds() {
     let day = Span::seconds(86_400);
-    let limits = Limits { sessions: 1, duration: day.times(100), ..Limits::default() };
+    let limits = ServerLimits { sessions: 1, duration: day.times(100), ..ServerLimits::default() };
     let server = serve_with(LOCAL, limits, None);
     let mut client = Conversation::with(&server);
     let granted = client.request(&up(50, day)).unwrap();
     let socket = client.start(granted);
-    socket.send(&Header { sent: jitlat_core::WallTime(1), seq: 0 }.to_bytes()).unwrap();
+    socket.send(&PacketHeader { sent: jitlat_core::WallTime(1), seq: 0 }.to_bytes()).unwrap();
     drop(client);
     let granted = || Conversation::with(&server).request(&up(10, Span::millis(1))).is_ok();
     jitlat_waiting::until("the only session", LIMIT, granted);
@@ -124,7 +124,7 @@ fn what_a_client_leaves_behind_is_free_within_seconds() {
 
 #[test]
 fn ports_of_services_are_refused_by_name() {
-    let server = serve_with(LOCAL, Limits::default(), None);
+    let server = serve_with(LOCAL, ServerLimits::default(), None);
     for direction in [Direction::Up, Direction::Down] {
         for transport in [Transport::Udp, Transport::Tcp] {
             for port in [22, 53, 80, 123, 1023] {
@@ -145,7 +145,7 @@ fn ports_of_services_are_refused_by_name() {
 
 #[test]
 fn a_server_sends_no_burst_beyond_its_limits() {
-    let server = serve_with(LOCAL, Limits { rate: 100, ..Limits::default() }, None);
+    let server = serve_with(LOCAL, ServerLimits { rate: 100, ..ServerLimits::default() }, None);
     let burst = Schedule::Burst { size: 1000 };
     let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, 12, Span::millis(20), burst).unwrap();
     let refused = Conversation::with(&server).request(&spec).unwrap_err().text;

@@ -3,11 +3,11 @@ use jitlat_core::time::WallTime;
 
 /// A packet that goes out, at this time in ms.
 fn s(at_ms: i64, id: u64) -> Sighting {
-    Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, way: Way::Out, flow: 0 }
+    Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, direction: Direction::Up, flow: 0 }
 }
 
 fn back(at_ms: i64, id: u64) -> Sighting {
-    Sighting { way: Way::In, ..s(at_ms, id) }
+    Sighting { direction: Direction::Down, ..s(at_ms, id) }
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn lost_packets_at_the_head_stop_a_short_search() {
     (0..40).for_each(|i| m.reference(s(i, i as u64)));
     assert!(m.monitor(s(50, 19)).is_some(), "the twentieth entry is still searched");
     assert!(m.monitor(s(50, 39)).is_none(), "the fortieth is not");
-    assert_eq!(m.matched(Way::Out), 1);
+    assert_eq!(m.matched(Direction::Up), 1);
     let mut m = CaiaMatcher::new(0, Span::seconds(60), Span::ZERO, false);
     m.reference(s(0, 1));
     assert!(m.monitor(s(1, 1)).is_some(), "one entry is searched at least");
@@ -52,11 +52,11 @@ fn the_ways_are_counted_and_matched_apart() {
     m.reference(s(6, 3));
     assert!(m.monitor(s(10, 1)).is_none());
     let r = m.monitor(back(10, 1)).unwrap();
-    assert_eq!((r.way, r.length, r.flow), (Way::In, 77, 3));
+    assert_eq!((r.direction, r.length, r.flow), (Direction::Down, 77, 3));
     assert_eq!((r.reference, r.monitor), (WallTime(20_000_000), WallTime(10_000_000)));
-    assert_eq!(Way::BOTH.map(|way| m.seen(Point::Reference, way)), [2, 1]);
-    assert_eq!(Way::BOTH.map(|way| m.seen(Point::Monitor, way)), [1, 1]);
-    assert_eq!(Way::BOTH.map(|way| m.matched(way)), [0, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.seen(CapturePoint::Reference, direction)), [2, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.seen(CapturePoint::Monitor, direction)), [1, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.matched(direction)), [0, 1]);
 }
 
 /// The last time of a reference sighting, in seconds after a monitor sighting, that is still wanted.
@@ -104,33 +104,33 @@ fn the_time_allowed_is_narrowed_after_twenty_matches() {
     assert!((23..=26).contains(&wanted(&m)));
 }
 
-fn record(way: Way, monitor: i64) -> Record {
-    Record { way, reference: WallTime(0), monitor: WallTime(monitor), length: 0, flow: 0 }
+fn record(direction: Direction, monitor: i64) -> Record {
+    Record { direction, reference: WallTime(0), monitor: WallTime(monitor), length: 0, flow: 0 }
 }
 
 #[test]
 fn the_last_pair_is_held_for_ever() {
     let mut p = CaiaPairer::default();
-    assert!(p.push(record(Way::In, 0)).is_none());
-    assert!(p.push(record(Way::Out, 1)).is_none());
-    assert!(p.push(record(Way::In, 2)).is_none());
-    assert_eq!(p.push(record(Way::Out, 3)).map(|p| p.back.monitor.0), Some(2));
-    assert!(p.push(record(Way::In, 4)).is_none());
+    assert!(p.push(record(Direction::Down, 0)).is_none());
+    assert!(p.push(record(Direction::Up, 1)).is_none());
+    assert!(p.push(record(Direction::Down, 2)).is_none());
+    assert_eq!(p.push(record(Direction::Up, 3)).map(|p| p.back.monitor.0), Some(2));
+    assert!(p.push(record(Direction::Down, 4)).is_none());
 }
 
 #[test]
 fn a_pair_is_the_last_out_before_an_in() {
-    let pairs = |list: &[(Way, i64)]| -> Vec<(i64, i64)> {
+    let pairs = |list: &[(Direction, i64)]| -> Vec<(i64, i64)> {
         let mut p = CaiaPairer::default();
-        let made = list.iter().filter_map(|(way, at)| p.push(record(*way, *at)));
+        let made = list.iter().filter_map(|(direction, at)| p.push(record(*direction, *at)));
         made.map(|p| (p.out.monitor.0, p.back.monitor.0)).collect()
     };
-    use Way::{In, Out};
-    assert_eq!(pairs(&[(Out, 1), (Out, 2), (In, 3), (Out, 4)]), [(2, 3)]);
-    assert_eq!(pairs(&[(Out, 1), (In, 3), (Out, 3), (In, 4), (Out, 9)]), [(1, 3), (3, 4)]);
+    use Direction::{Down, Up};
+    assert_eq!(pairs(&[(Up, 1), (Up, 2), (Down, 3), (Up, 4)]), [(2, 3)]);
+    assert_eq!(pairs(&[(Up, 1), (Down, 3), (Up, 3), (Down, 4), (Up, 9)]), [(1, 3), (3, 4)]);
     // At the same time as the OUT, an IN is no answer to it.
-    assert_eq!(pairs(&[(Out, 3), (In, 3), (Out, 4), (In, 5), (Out, 6)]), [(4, 5)]);
-    assert_eq!(pairs(&[(Out, 1), (In, 2), (In, 3), (Out, 4), (In, 5), (Out, 6)]), [(1, 2), (4, 5)]);
+    assert_eq!(pairs(&[(Up, 3), (Down, 3), (Up, 4), (Down, 5), (Up, 6)]), [(4, 5)]);
+    assert_eq!(pairs(&[(Up, 1), (Down, 2), (Down, 3), (Up, 4), (Down, 5), (Up, 6)]), [(1, 2), (4, 5)]);
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn what_is_not_in_the_list_is_not_found() {
 
 #[test]
 fn packets_of_one_way_alone_are_held_in_bounded_memory() {
-    let held = |way| {
+    let held = |direction| {
         let mut p = CaiaPairer::default();
-        (0..LIST as i64 / 64 + 10).for_each(|at| assert!(p.push(record(way, at)).is_none()));
-        p.lists[way as usize].len()
+        (0..MAX_HELD as i64 / 64 + 10).for_each(|at| assert!(p.push(record(direction, at)).is_none()));
+        p.lists[direction as usize].len()
     };
-    assert_eq!(Way::BOTH.map(held), [65_536; 2]);
+    assert_eq!(Direction::BOTH.map(held), [65_536; 2]);
 }

@@ -1,12 +1,12 @@
 //! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the numbers of flows.
 
-use crate::Way;
-use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
+use crate::packet::{ICMP, ICMPV6, IpPacket, TCP, UDP};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use std::collections::HashMap;
 
 /// Most flows with a number of their own; packets of further ones share one number.
@@ -62,8 +62,8 @@ impl Hash for FlowKey {
 }
 
 impl FlowKey {
-    /// Of a packet that goes `way`.
-    pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
+    /// Of a packet that goes `direction`.
+    pub fn of(p: &IpPacket<'_>, direction: Direction, grouping: Grouping) -> FlowKey {
         let (src, dst) = match grouping {
             Grouping::Flow => {
                 let (src, dst) = p.ends();
@@ -78,7 +78,7 @@ impl FlowKey {
                 (around(p.src()), around(p.dst()))
             }
         };
-        let (reference, monitor) = if way == Way::Out { (src, dst) } else { (dst, src) };
+        let (reference, monitor) = if direction == Direction::Up { (src, dst) } else { (dst, src) };
         let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
         FlowKey { protocol, reference, monitor }
     }
@@ -155,22 +155,22 @@ pub(super) mod tests {
     use crate::{LinkType, decode};
 
     /// The key of a UDP packet between two addresses.
-    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], way: Way, grouping: Grouping) -> FlowKey {
+    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], direction: Direction, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
         v.extend(src);
         v.extend(dst);
         v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
-        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), way, grouping)
+        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), direction, grouping)
     }
 
     #[test]
     fn both_ways_of_a_flow_have_one_key() {
         let (a, b) = ([10, 0, 0, 1], [192, 0, 2, 9]);
-        let out = key(a, b, Way::Out, Grouping::Flow);
+        let out = key(a, b, Direction::Up, Grouping::Flow);
         assert_eq!(out.to_string(), "udp 10.0.0.1:5000 - 192.0.2.9:5001");
         let prefix = Grouping::Prefix { v4: 24, v6: 48 };
-        assert_eq!(key(a, b, Way::Out, prefix), key(b, a, Way::In, prefix));
-        assert_eq!(key(a, b, Way::Out, prefix).to_string(), "10.0.0.0/24 - 192.0.2.0/24");
+        assert_eq!(key(a, b, Direction::Up, prefix), key(b, a, Direction::Down, prefix));
+        assert_eq!(key(a, b, Direction::Up, prefix).to_string(), "10.0.0.0/24 - 192.0.2.0/24");
     }
 
     #[test]
@@ -178,17 +178,17 @@ pub(super) mod tests {
         let mut numbers = FlowNumbers::default();
         for i in 0..(MAX_FLOWS as u32 + 10) {
             let [.., b, c, d] = i.to_be_bytes();
-            let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+            let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Direction::Up, Grouping::Flow));
             assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHER_FLOWS });
         }
-        assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
+        assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Direction::Up, Grouping::Flow)), 3);
     }
 
-    fn of(protocol: u8, ends: [[u8; 16]; 2], way: Way, grouping: Grouping) -> FlowKey {
+    fn of(protocol: u8, ends: [[u8; 16]; 2], direction: Direction, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x60, 0, 0, 0, 0, 8, protocol, 64];
         v.extend(ends.concat());
         v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
-        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), way, grouping)
+        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), direction, grouping)
     }
 
     #[test]
@@ -198,15 +198,19 @@ pub(super) mod tests {
             (a[0], a[15]) = (0xfd, n);
             a
         };
-        let text = |protocol| of(protocol, [end(1), end(2)], Way::Out, Grouping::Flow).to_string();
+        let text = |protocol| of(protocol, [end(1), end(2)], Direction::Up, Grouping::Flow).to_string();
         assert_eq!(text(UDP), "udp [fd00::1]:5000 - [fd00::2]:5001");
         assert_eq!(text(TCP), "tcp [fd00::1]:5000 - [fd00::2]:5001");
         assert_eq!(text(ICMPV6), "icmp fd00::1 - fd00::2");
         assert_eq!(text(50), "proto-50 fd00::1 - fd00::2");
-        let prefix = |v6| of(UDP, [end(1), end(2)], Way::In, Grouping::Prefix { v4: 33, v6 }).to_string();
+        let prefix =
+            |v6| of(UDP, [end(1), end(2)], Direction::Down, Grouping::Prefix { v4: 33, v6 }).to_string();
         assert_eq!((prefix(48), prefix(200)), ("fd00::/48 - fd00::/48".into(), "fd00::2 - fd00::1".into()));
         let beyond = Grouping::Prefix { v4: 33, v6: 0 };
-        assert_eq!(key([10, 0, 0, 1], [10, 0, 0, 2], Way::Out, beyond).to_string(), "10.0.0.1 - 10.0.0.2");
+        assert_eq!(
+            key([10, 0, 0, 1], [10, 0, 0, 2], Direction::Up, beyond).to_string(),
+            "10.0.0.1 - 10.0.0.2"
+        );
     }
 
     #[test]
@@ -218,7 +222,7 @@ pub(super) mod tests {
     #[test]
     fn numbers_can_be_learnt_and_looked_up() {
         let mut numbers = FlowNumbers::default();
-        let [one, two] = [1, 2].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let [one, two] = [1, 2].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Direction::Up, Grouping::Flow));
         assert_eq!((numbers.known(&one), numbers.is_full()), (None, false));
         numbers.learn(one, 7);
         assert_eq!((numbers.known(&one), numbers.known(&two), numbers.keys().len()), (Some(7), None, 0));
@@ -230,9 +234,9 @@ pub(super) mod tests {
         let mut numbers = FlowNumbers::default();
         for i in 0..MAX_FLOWS as u32 + 1 {
             let [.., b, c, d] = i.to_be_bytes();
-            numbers.learn(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow), i);
+            numbers.learn(key([10, b, c, d], [1, 1, 1, 1], Direction::Up, Grouping::Flow), i);
         }
-        let last = key([10, 1, 0, 0], [1, 1, 1, 1], Way::Out, Grouping::Flow);
+        let last = key([10, 1, 0, 0], [1, 1, 1, 1], Direction::Up, Grouping::Flow);
         assert_eq!((numbers.numbers.len(), numbers.known(&last)), (MAX_FLOWS, None));
     }
 }

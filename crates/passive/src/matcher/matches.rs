@@ -1,17 +1,18 @@
 //! [`Matches`]: what was seen and matched each way, and the monitor's sightings in order until the fate of each is
 //! known.
 
-use super::{MatchObserver, RETUNE};
+use super::{MATCHES_PER_UPDATE, MatchObserver};
 use crate::flows::key::known_flow;
-use crate::{CapturePart, Point, Record, Sighting, Way};
+use crate::{CapturePart, CapturePoint, Record, Sighting};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Most times of drops that are held; each is a reading of a counter, and they are needed for a window.
-const HOLES: usize = 1 << 12;
+const MAX_DROP_TIMES: usize = 1 << 12;
 /// When a packet that did not come would have come is known to this, in ns.
-const BESIDE: i64 = SECOND;
+const ARRIVAL_TOLERANCE: i64 = SECOND;
 
 /// Counts of the packets of one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +88,7 @@ impl MatchedSource {
 
 /// A monitor sighting waiting for its turn in the output.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Slot {
+pub(super) enum OutputSlot {
     Pending,
     Matched(Record),
     Void,
@@ -95,7 +96,7 @@ pub(super) enum Slot {
 
 /// What is known of one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WayMatches {
+pub(super) struct DirectionMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
     /// Source time of the first match and of the match sent last, on the source's clock.
@@ -114,10 +115,10 @@ pub(super) struct WayMatches {
 pub(super) struct Matches {
     /// Monitor clock minus reference clock, as far as known.
     pub(super) offset: i64,
-    pub(super) slots: VecDeque<Slot>,
+    pub(super) slots: VecDeque<OutputSlot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
-    pub(super) ways: [WayMatches; 2],
+    pub(super) directions: [DirectionMatches; 2],
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
     /// Times at which a point dropped packets, on its clock, ascending and apart.
@@ -135,55 +136,55 @@ impl Matches {
 
     /// Notes that a point's capture covers `at`.
     #[inline]
-    pub(super) fn covers(&mut self, point: Point, at: i64) {
+    pub(super) fn covers(&mut self, point: CapturePoint, at: i64) {
         let span = self.span[point as usize].get_or_insert((at, at));
         span.0 = span.0.min(at);
         span.1 = span.1.max(at);
     }
 
     /// Notes that a point dropped packets in this time.
-    pub(super) fn drops(&mut self, point: Point, from: i64, to: i64) {
+    pub(super) fn drops(&mut self, point: CapturePoint, from: i64, to: i64) {
         let holes = &mut self.holes[point as usize];
         match holes.back_mut() {
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ => holes.push_back((from, to)),
         }
-        if holes.len() > HOLES {
+        if holes.len() > MAX_DROP_TIMES {
             holes.pop_front();
         }
     }
 
     #[inline]
-    pub(super) fn common(&self, point: Point, at: i64) -> i64 {
+    pub(super) fn common(&self, point: CapturePoint, at: i64) -> i64 {
         match point {
-            Point::Reference => at,
-            Point::Monitor => at.saturating_sub(self.offset),
+            CapturePoint::Reference => at,
+            CapturePoint::Monitor => at.saturating_sub(self.offset),
         }
     }
 
     /// 1 if what was seen at this time counts.
     #[inline]
-    pub(super) fn one(&self, point: Point, at: i64) -> u64 {
+    pub(super) fn one(&self, point: CapturePoint, at: i64) -> u64 {
         self.part.is_none_or(|part| part.keeps(point, WallTime(at))).into()
     }
 
     /// Registers a sighting.
     #[inline]
-    pub(super) fn register(&mut self, point: Point, s: &Sighting) -> OpenSighting {
+    pub(super) fn register(&mut self, point: CapturePoint, s: &Sighting) -> OpenSighting {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.ways[s.way as usize];
+        let of_way = &mut self.directions[s.direction as usize];
         match point {
-            Point::Reference => of_way.counts.seen_at_reference += one,
-            Point::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
+            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
         }
         let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
-        if point.is_source(s.way) {
+        if point.is_source(s.direction) {
             seen.seq = of_way.next_seq as u32;
             of_way.next_seq += 1;
         }
-        if point == Point::Monitor {
+        if point == CapturePoint::Monitor {
             seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
-            self.slots.push_back(Slot::Pending);
+            self.slots.push_back(OutputSlot::Pending);
         }
         seen
     }
@@ -191,29 +192,29 @@ impl Matches {
     #[inline]
     pub(super) fn matched(
         &mut self,
-        way: Way,
+        direction: Direction,
         source: OpenSighting,
         arrival: OpenSighting,
         out: &mut impl MatchObserver,
     ) {
-        let (reference, monitor) = match way {
-            Way::Out => (source, arrival),
-            Way::In => (arrival, source),
+        let (reference, monitor) = match direction {
+            Direction::Up => (source, arrival),
+            Direction::Down => (arrival, source),
         };
         let record = Record {
-            way,
+            direction,
             reference: WallTime(reference.at),
             monitor: WallTime(monitor.at),
             length: source.length,
             flow: known_flow(reference.flow, monitor.flow),
         };
         let raw = arrival.at.saturating_sub(source.at);
-        let delay = match way {
-            Way::Out => raw.saturating_sub(self.offset),
-            Way::In => raw.saturating_add(self.offset),
+        let delay = match direction {
+            Direction::Up => raw.saturating_sub(self.offset),
+            Direction::Down => raw.saturating_add(self.offset),
         };
-        let one = self.one(Point::Monitor, monitor.at);
-        let of_way = &mut self.ways[way as usize];
+        let one = self.one(CapturePoint::Monitor, monitor.at);
+        let of_way = &mut self.directions[direction as usize];
         of_way.counts.matched += one;
         of_way.recent_delay = delay;
         of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
@@ -228,59 +229,59 @@ impl Matches {
                 *last = (*last).max(source.at);
             }
         }
-        let seq = self.seq(way, source.seq);
+        let seq = self.seq(direction, source.seq);
         out.arrived(seq, record, false);
-        self.resolve(monitor.slot, Slot::Matched(record), out);
+        self.resolve(monitor.slot, OutputSlot::Matched(record), out);
         self.since_tuned += 1;
-        if self.since_tuned >= RETUNE {
+        if self.since_tuned >= MATCHES_PER_UPDATE {
             self.retune();
         }
     }
 
     pub(super) fn copied(
         &mut self,
-        point: Point,
+        point: CapturePoint,
         s: &Sighting,
         source: MatchedSource,
         out: &mut impl MatchObserver,
     ) {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.ways[s.way as usize];
+        let of_way = &mut self.directions[s.direction as usize];
         match point {
-            Point::Reference => of_way.counts.seen_at_reference += one,
-            Point::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
+            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
         }
         of_way.counts.duplicates += one;
-        let (reference, monitor) = match s.way {
-            Way::Out => (WallTime(source.at), s.at),
-            Way::In => (s.at, WallTime(source.at)),
+        let (reference, monitor) = match s.direction {
+            Direction::Up => (WallTime(source.at), s.at),
+            Direction::Down => (s.at, WallTime(source.at)),
         };
         let record = Record {
-            way: s.way,
+            direction: s.direction,
             reference,
             monitor,
             length: s.length,
             flow: known_flow(source.flow, s.flow),
         };
-        let seq = self.seq(s.way, source.seq);
+        let seq = self.seq(s.direction, source.seq);
         out.arrived(seq, record, true);
     }
 
     /// Tracks a drifting clock, so that the two streams stay merged in step.
     fn retune(&mut self) {
         self.since_tuned = 0;
-        let [out, back] = [0, 1].map(|w| self.ways[w].least.take());
+        let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
         match (out, back) {
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
             // Only one way: the clocks may have drifted by as much as its smallest delay did.
             (Some(a), None) => {
                 let offset = self.offset;
-                let usual = *self.ways[0].usual.get_or_insert(a.saturating_sub(offset));
+                let usual = *self.directions[0].usual.get_or_insert(a.saturating_sub(offset));
                 self.offset = a.saturating_sub(usual);
             }
             (None, Some(b)) => {
                 let offset = self.offset;
-                let usual = *self.ways[1].usual.get_or_insert(b.saturating_add(offset));
+                let usual = *self.directions[1].usual.get_or_insert(b.saturating_add(offset));
                 self.offset = usual.saturating_sub(b);
             }
             (None, None) => {}
@@ -289,19 +290,20 @@ impl Matches {
 
     /// The whole sequence number of a recent sighting.
     #[inline]
-    pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
-        let next = self.ways[way as usize].next_seq;
+    pub(super) fn seq(&self, direction: Direction, low: u32) -> u64 {
+        let next = self.directions[direction as usize].next_seq;
         next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
     }
 
     #[inline]
-    pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl MatchObserver) {
+    pub(super) fn resolve(&mut self, slot: u32, state: OutputSlot, out: &mut impl MatchObserver) {
         // For one that was given up the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
-            (None, Slot::Matched(r)) => {
-                self.ways[r.way as usize].counts.given_up += self.one(Point::Monitor, r.monitor.0);
+            (None, OutputSlot::Matched(r)) => {
+                self.directions[r.direction as usize].counts.given_up +=
+                    self.one(CapturePoint::Monitor, r.monitor.0);
             }
             (None, _) => {}
         }
@@ -322,9 +324,9 @@ impl Matches {
     pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
         while let Some(s) = self.slots.front() {
             match s {
-                Slot::Pending => return,
-                Slot::Matched(r) => out.record(*r),
-                Slot::Void => {}
+                OutputSlot::Pending => return,
+                OutputSlot::Matched(r) => out.record(*r),
+                OutputSlot::Void => {}
             }
             self.slots.pop_front();
             self.first_slot += 1;
@@ -333,46 +335,52 @@ impl Matches {
 
     pub(super) fn unmatched(
         &mut self,
-        way: Way,
-        point: Point,
+        direction: Direction,
+        point: CapturePoint,
         seen: OpenSighting,
         out: &mut impl MatchObserver,
     ) {
-        if point == Point::Monitor {
-            self.resolve(seen.slot, Slot::Void, out);
+        if point == CapturePoint::Monitor {
+            self.resolve(seen.slot, OutputSlot::Void, out);
         }
         let one = self.one(point, seen.at);
-        if !point.is_source(way) {
-            self.ways[way as usize].counts.unseen += one;
-        } else if self.would_have_been_seen(way, seen.at) {
-            self.ways[way as usize].counts.lost += one;
-            let seq = self.seq(way, seen.seq);
-            out.lost(way, seq, WallTime(seen.at), seen.flow);
+        if !point.is_source(direction) {
+            self.directions[direction as usize].counts.unseen += one;
+        } else if self.would_have_been_seen(direction, seen.at) {
+            self.directions[direction as usize].counts.lost += one;
+            let seq = self.seq(direction, seen.seq);
+            out.lost(direction, seq, WallTime(seen.at), seen.flow);
         } else {
-            self.ways[way as usize].counts.outside += one;
-            let seq = self.seq(way, seen.seq);
-            out.void(way, seq);
+            self.directions[direction as usize].counts.outside += one;
+            let seq = self.seq(direction, seen.seq);
+            out.void(direction, seq);
         }
     }
 
     /// Ends a sighting whose fate stays unknown, so that it does not count.
-    pub(super) fn void(&mut self, way: Way, point: Point, seen: OpenSighting, out: &mut impl MatchObserver) {
-        if point == Point::Monitor {
-            self.resolve(seen.slot, Slot::Void, out);
+    pub(super) fn void(
+        &mut self,
+        direction: Direction,
+        point: CapturePoint,
+        seen: OpenSighting,
+        out: &mut impl MatchObserver,
+    ) {
+        if point == CapturePoint::Monitor {
+            self.resolve(seen.slot, OutputSlot::Void, out);
         }
-        if point.is_source(way) {
-            let seq = self.seq(way, seen.seq);
-            out.void(way, seq);
+        if point.is_source(direction) {
+            let seq = self.seq(direction, seen.seq);
+            out.void(direction, seq);
         }
     }
 
     /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
     /// after the same delay as the nearest of them, within the capture's span.
-    fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
-        let of_way = &self.ways[way as usize];
-        let (near, far) = match way {
-            Way::Out => (Point::Reference, Point::Monitor),
-            Way::In => (Point::Monitor, Point::Reference),
+    fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
+        let of_way = &self.directions[direction as usize];
+        let (near, far) = match direction {
+            Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
+            Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
         };
         let Some((first, last)) = self.span[far as usize] else { return false };
         let (first, last) = (self.common(far, first), self.common(far, last));
@@ -383,8 +391,8 @@ impl Matches {
         };
         let due = sent_common.saturating_add(of_way.recent_delay);
         let dropped = self.holes[far as usize].iter().any(|(from, to)| {
-            let around =
-                self.common(far, from.saturating_sub(BESIDE))..=self.common(far, to.saturating_add(BESIDE));
+            let around = self.common(far, from.saturating_sub(ARRIVAL_TOLERANCE))
+                ..=self.common(far, to.saturating_add(ARRIVAL_TOLERANCE));
             around.contains(&due)
         });
         !dropped

@@ -1,7 +1,7 @@
 //! Two-point captures with known truth.
 
 use super::*;
-use crate::{Pair, Pairer};
+use crate::{Pairer, SyntheticPair};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -42,7 +42,7 @@ struct Truth {
     times: HashMap<u32, (i64, i64)>,
     lost: [u64; 2],
     copies: [u64; 2],
-    events: Vec<(i64, Point, Sighting)>,
+    events: Vec<(i64, CapturePoint, Sighting)>,
 }
 
 fn simulate(w: &World) -> Truth {
@@ -51,36 +51,36 @@ fn simulate(w: &World) -> Truth {
     let start = 1_700_000_000 * SECOND;
     let monitor = |t: i64| t + w.offset + (t - start) / 1_000_000 * w.skew_ppm;
     let mut truth = Truth::default();
-    for way in Way::BOTH {
+    for direction in Direction::BOTH {
         let mut t = start;
         for i in 0..w.packets {
             t += w.gap / 2 + below(w.gap);
-            let flow = (i * 2 + way as usize) as u32;
+            let flow = (i * 2 + direction as usize) as u32;
             let number = if w.repeat == 0 { i as u64 } else { i as u64 % w.repeat };
-            let id = (number * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let id = (number * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             // The first and the last always arrive, so that both captures cover the time between.
             let inner = i > 20 && i + 20 < w.packets;
             let lost = inner && (below(100) as u64) < w.loss_percent;
-            let arrival = t + w.delay[way as usize] + below(w.jitter);
-            let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, way, flow };
-            let (near, far) = match way {
-                Way::Out => (Point::Reference, Point::Monitor),
-                Way::In => (Point::Monitor, Point::Reference),
+            let arrival = t + w.delay[direction as usize] + below(w.jitter);
+            let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, direction, flow };
+            let (near, far) = match direction {
+                Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
+                Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
             };
-            let on = |p: Point, t: i64| if p == Point::Monitor { monitor(t) } else { t };
+            let on = |p: CapturePoint, t: i64| if p == CapturePoint::Monitor { monitor(t) } else { t };
             truth.events.push((t, near, sighting(on(near, t))));
             if (below(100) as u64) < w.twice_percent {
                 truth.events.push((t + 300_000, near, sighting(on(near, t + 300_000))));
             }
             if lost {
-                truth.lost[way as usize] += 1;
+                truth.lost[direction as usize] += 1;
                 continue;
             }
             truth.events.push((arrival, far, sighting(on(far, arrival))));
-            let (r, m) = if way == Way::Out { (t, arrival) } else { (arrival, t) };
+            let (r, m) = if direction == Direction::Up { (t, arrival) } else { (arrival, t) };
             truth.times.insert(flow, (r, monitor(m)));
             if (below(100) as u64) < w.copies_percent {
-                truth.copies[way as usize] += 1;
+                truth.copies[direction as usize] += 1;
                 truth.events.push((arrival + 3_000_000, far, sighting(on(far, arrival + 3_000_000))));
             }
         }
@@ -92,10 +92,10 @@ fn simulate(w: &World) -> Truth {
 #[derive(Default)]
 struct Observed {
     records: Vec<Record>,
-    pairs: Vec<Pair>,
-    lost: Vec<(Way, u64)>,
-    arrived: Vec<(Way, u64, bool)>,
-    void: Vec<(Way, u64)>,
+    pairs: Vec<SyntheticPair>,
+    lost: Vec<(Direction, u64)>,
+    arrived: Vec<(Direction, u64, bool)>,
+    void: Vec<(Direction, u64)>,
     pairer: Pairer,
 }
 
@@ -105,13 +105,13 @@ impl MatchObserver for Observed {
         self.pairs.extend(self.pairer.push(r));
     }
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        self.arrived.push((r.way, seq, copy));
+        self.arrived.push((r.direction, seq, copy));
     }
-    fn lost(&mut self, way: Way, seq: u64, _: WallTime, _: u32) {
-        self.lost.push((way, seq));
+    fn lost(&mut self, direction: Direction, seq: u64, _: WallTime, _: u32) {
+        self.lost.push((direction, seq));
     }
-    fn void(&mut self, way: Way, seq: u64) {
-        self.void.push((way, seq));
+    fn void(&mut self, direction: Direction, seq: u64) {
+        self.void.push((direction, seq));
     }
 }
 
@@ -123,7 +123,7 @@ fn run(w: &World, error_of_offset: i64) -> (Truth, Observed, [MatchCounts; 2]) {
         m.push(*p, *s, &mut observed);
     }
     m.finish(&mut observed);
-    let counts = Way::BOTH.map(|way| m.counts(way));
+    let counts = Direction::BOTH.map(|direction| m.counts(direction));
     (truth, observed, counts)
 }
 
@@ -146,31 +146,37 @@ fn everything_that_arrives_is_matched_in_monitor_order() {
 #[test]
 fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
     // Twice the same name, both under way at once, nothing lost.
-    let s = |at: i64, way| Sighting { at: WallTime(at), id: 77, length: 60, way, flow: 0 };
+    let s = |at: i64, direction| Sighting { at: WallTime(at), id: 77, length: 60, direction, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
     for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
-        let p = [Point::Reference, Point::Monitor][p];
-        m.push(p, s(t * 1_000_000, Way::Out), &mut h);
+        let p = [CapturePoint::Reference, CapturePoint::Monitor][p];
+        m.push(p, s(t * 1_000_000, Direction::Up), &mut h);
     }
     m.finish(&mut h);
     let times: Vec<_> =
         h.records.iter().map(|r| (r.reference.0 / 1_000_000, r.monitor.0 / 1_000_000)).collect();
     assert_eq!(times, [(0, 50), (20, 70)]);
-    assert_eq!(m.counts(Way::Out).ambiguous, 0);
+    assert_eq!(m.counts(Direction::Up).ambiguous, 0);
 }
 
 #[test]
 fn a_name_seen_twice_here_and_once_there_is_nobodys() {
-    let s = |at: i64| Sighting { at: WallTime(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
+    let s = |at: i64| Sighting {
+        at: WallTime(at * 1_000_000),
+        id: 77,
+        length: 60,
+        direction: Direction::Up,
+        flow: 0,
+    };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
-    m.push(Point::Reference, s(0), &mut h);
-    m.push(Point::Reference, s(20), &mut h);
-    m.push(Point::Monitor, s(70), &mut h);
+    m.push(CapturePoint::Reference, s(0), &mut h);
+    m.push(CapturePoint::Reference, s(20), &mut h);
+    m.push(CapturePoint::Monitor, s(70), &mut h);
     m.finish(&mut h);
     assert!(h.records.is_empty() && h.lost.is_empty());
-    assert_eq!((m.counts(Way::Out).ambiguous, m.counts(Way::Out).lost), (3, 0));
+    assert_eq!((m.counts(Direction::Up).ambiguous, m.counts(Direction::Up).lost), (3, 0));
 }
 
 #[test]
@@ -187,9 +193,12 @@ fn a_flow_that_repeats_one_name_is_distrusted_rather_than_guessed() {
 fn second_copies_and_double_captures_are_distinguished() {
     let (truth, observed, counts) = run(&World { copies_percent: 10, twice_percent: 10, ..CALM }, 0);
     assert_no_false_match(&truth, &observed);
-    for way in [0, 1] {
-        assert_eq!(counts[way].duplicates, truth.copies[way]);
-        assert_eq!((counts[way].matched, counts[way].lost, counts[way].unseen), (400, 0, 0));
+    for direction in [0, 1] {
+        assert_eq!(counts[direction].duplicates, truth.copies[direction]);
+        assert_eq!(
+            (counts[direction].matched, counts[direction].lost, counts[direction].unseen),
+            (400, 0, 0)
+        );
     }
     let seen = counts.map(|c| (c.seen_at_reference, c.seen_at_monitor));
     assert_eq!(seen, [(400, 400 + truth.copies[0]), (400 + truth.copies[1], 400)]);
@@ -206,16 +215,16 @@ fn packets_outside_the_overlap_are_not_losses() {
     let start = truth.events[0].0;
     for (t, p, s) in &truth.events {
         // The monitor's capture begins late and ends early.
-        if *p == Point::Reference || (200_000_000..500_000_000).contains(&(t - start)) {
+        if *p == CapturePoint::Reference || (200_000_000..500_000_000).contains(&(t - start)) {
             m.push(*p, *s, &mut h);
         }
     }
     m.finish(&mut h);
-    for way in Way::BOTH {
-        let c = m.counts(way);
-        assert_eq!(c.lost, 0, "{way:?} {c:?}");
+    for direction in Direction::BOTH {
+        let c = m.counts(direction);
+        assert_eq!(c.lost, 0, "{direction:?} {c:?}");
     }
-    assert!(m.counts(Way::Out).outside > 100 && m.counts(Way::In).unseen > 100);
+    assert!(m.counts(Direction::Up).outside > 100 && m.counts(Direction::Down).unseen > 100);
 }
 
 #[test]
@@ -224,12 +233,16 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
     let mut h = Observed::default();
     for i in 0..10_000u64 {
         let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        m.push(Point::Reference, Sighting { at: WallTime(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
+        m.push(
+            CapturePoint::Reference,
+            Sighting { at: WallTime(5), id, length: 1, direction: Direction::Up, flow: 0 },
+            &mut h,
+        );
     }
     assert!(m.table.len() <= 101 && m.held() <= 101);
     m.finish(&mut h);
     // Only one point ever captured anything: nothing is lost, and what there was no room for is not known.
-    let c = m.counts(Way::Out);
+    let c = m.counts(Direction::Up);
     assert_eq!((c.given_up, c.lost, c.outside), (9_900, 0, 100));
 }
 
@@ -239,20 +252,20 @@ fn what_there_is_no_room_for_is_unknown_and_not_lost() {
         at: WallTime(i * 1_000_000),
         id: (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         length: 1,
-        way: Way::Out,
+        direction: Direction::Up,
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(100)).with_capacity(1000);
     let mut h = Observed::default();
     // The ends arrive, so that both captures cover the time between; the others do not, twice as many as fit.
     for i in 0..=2000 {
-        m.push(Point::Reference, packet(i), &mut h);
+        m.push(CapturePoint::Reference, packet(i), &mut h);
         if i % 2000 == 0 {
-            m.push(Point::Monitor, packet(i), &mut h);
+            m.push(CapturePoint::Monitor, packet(i), &mut h);
         }
     }
     m.finish(&mut h);
-    let c = m.counts(Way::Out);
+    let c = m.counts(Direction::Up);
     assert_eq!((c.matched, c.given_up + c.lost), (2, 1999));
     assert!((999..=1001).contains(&c.given_up), "{c:?}");
     assert_eq!(h.lost.len() as u64, c.lost);
@@ -264,27 +277,27 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
         at: WallTime(at * 1000),
         id: (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         length: 1,
-        way: Way::In,
+        direction: Direction::Down,
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(1000)).with_capacity(1000);
     let mut h = Observed::default();
-    m.push(Point::Monitor, packet(0, 0), &mut h);
+    m.push(CapturePoint::Monitor, packet(0, 0), &mut h);
     for i in 1..10_000 {
-        m.push(Point::Monitor, packet(i, i * 100), &mut h);
-        m.push(Point::Reference, packet(i, i * 100 + 50), &mut h);
+        m.push(CapturePoint::Monitor, packet(i, i * 100), &mut h);
+        m.push(CapturePoint::Reference, packet(i, i * 100 + 50), &mut h);
     }
     assert!(m.matches.slots.len() <= 1000 && h.records.len() >= 9_000, "{}", m.matches.slots.len());
     // It comes after all: matched, but its turn is over.
-    m.push(Point::Reference, packet(0, 1_000_000), &mut h);
+    m.push(CapturePoint::Reference, packet(0, 1_000_000), &mut h);
     m.finish(&mut h);
-    let c = m.counts(Way::In);
+    let c = m.counts(Direction::Down);
     assert_eq!((c.matched, c.given_up, h.records.len()), (10_000, 1, 9_999));
 }
 
 #[test]
 fn an_entry_and_its_name_fill_a_cache_line() {
-    assert!(size_of::<Entry>() <= 64, "{}", size_of::<(Identity, Entry)>());
+    assert!(size_of::<NameEntry>() <= 64, "{}", size_of::<(Identity, NameEntry)>());
 }
 
 #[test]
@@ -298,7 +311,7 @@ fn a_drifting_clock_is_followed() {
         m.push(*p, *s, &mut h);
     }
     m.finish(&mut h);
-    assert_eq!(m.counts(Way::Out).matched, 4000);
+    assert_eq!(m.counts(Direction::Up).matched, 4000);
     // Looked at every 1024 matches, some 50 s.
     assert!((150_000_000..200_000_000).contains(&m.offset().0), "{:?}", m.offset());
 }
@@ -323,29 +336,29 @@ impl Hand {
         Hand { m, h: Observed::default() }
     }
 
-    fn see(&mut self, point: Point, seen: &[(u64, i64)]) {
+    fn see(&mut self, point: CapturePoint, seen: &[(u64, i64)]) {
         for &(name, us) in seen {
             let id = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let s = Sighting { at: WallTime(us * 1000), id, length: 1, way: Way::Out, flow: 0 };
+            let s = Sighting { at: WallTime(us * 1000), id, length: 1, direction: Direction::Up, flow: 0 };
             self.m.push(point, s, &mut self.h);
         }
     }
 
     fn reference(&mut self, seen: &[(u64, i64)]) {
-        self.see(Point::Reference, seen);
+        self.see(CapturePoint::Reference, seen);
     }
 
     fn monitor(&mut self, seen: &[(u64, i64)]) {
-        self.see(Point::Monitor, seen);
+        self.see(CapturePoint::Monitor, seen);
     }
 
     fn counts(&self) -> MatchCounts {
-        self.m.counts(Way::Out)
+        self.m.counts(Direction::Up)
     }
 
     fn finish(mut self) -> (MatchCounts, Observed) {
         self.m.finish(&mut self.h);
-        (self.m.counts(Way::Out), self.h)
+        (self.m.counts(Direction::Up), self.h)
     }
 }
 
@@ -370,7 +383,7 @@ fn every_sighting_is_counted_once() {
     let (c, h) = hand.finish();
     assert_eq!((c.seen_at_reference, c.seen_at_monitor, c.captured_twice), (2, 3, 3));
     assert_eq!((c.matched, c.duplicates, c.unseen, h.records.len()), (1, 1, 1, 1));
-    assert_eq!(h.arrived, [(Way::Out, 0, false), (Way::Out, 0, true)]);
+    assert_eq!(h.arrived, [(Direction::Up, 0, false), (Direction::Up, 0, true)]);
 }
 
 #[test]
@@ -415,7 +428,7 @@ fn an_unequal_number_counts_for_nothing_and_holds_nothing_back() {
     assert_eq!(hand.h.records.len(), 1, "two sightings before it are open");
     hand.m.advance(WallTime(3 * Hand::WINDOW * 1000), &mut hand.h);
     assert_eq!((hand.h.records.len(), hand.counts().ambiguous, hand.counts().unseen), (2, 3, 1));
-    assert_eq!(hand.h.void, [(Way::Out, 1), (Way::Out, 2)]);
+    assert_eq!(hand.h.void, [(Direction::Up, 1), (Direction::Up, 2)]);
 }
 
 #[test]
@@ -449,7 +462,7 @@ fn overtaking_is_counted_and_leaving_together_is_not() {
 fn a_loss_needs_a_capture_that_ran() {
     let fate = |lost: i64, covered: &[i64]| {
         let mut hand = Hand::new(100);
-        covered.iter().for_each(|us| hand.m.covers(Point::Monitor, WallTime(us * 1000)));
+        covered.iter().for_each(|us| hand.m.covers(CapturePoint::Monitor, WallTime(us * 1000)));
         // The one sent first arrives last: 5 ms after 25 ms, 10 ms after 10 ms.
         hand.reference(&[(1, 5_000), (2, 10_000), (3, lost)]);
         hand.monitor(&[(2, 20_000), (1, 30_000)]);
@@ -480,10 +493,10 @@ proptest! {
         let w = World { seed, gap, delay: [out, back], jitter, loss_percent, offset, skew_ppm, ..CALM };
         let (truth, observed, counts) = run(&w, error);
         assert_no_false_match(&truth, &observed);
-        for way in [0, 1] {
-            prop_assert_eq!(counts[way].lost, truth.lost[way], "{:?}", counts[way]);
-            prop_assert_eq!(counts[way].matched, 400 - truth.lost[way]);
-            prop_assert_eq!((counts[way].ambiguous, counts[way].outside, counts[way].unseen), (0, 0, 0));
+        for direction in [0, 1] {
+            prop_assert_eq!(counts[direction].lost, truth.lost[direction], "{:?}", counts[direction]);
+            prop_assert_eq!(counts[direction].matched, 400 - truth.lost[direction]);
+            prop_assert_eq!((counts[direction].ambiguous, counts[direction].outside, counts[direction].unseen), (0, 0, 0));
         }
         // RTT of every pair: the sum of its two true delays, within the skew over the turnaround.
         for p in &observed.pairs {
@@ -511,19 +524,19 @@ proptest! {
         let w = World { seed, gap, delay, jitter, loss_percent, copies_percent, twice_percent, offset, skew_ppm, ..CALM };
         let (truth, observed, counts) = run(&w, 0);
         assert_no_false_match(&truth, &observed);
-        for way in Way::BOTH {
+        for direction in Direction::BOTH {
             let (far, mut seen, mut newest, mut overtaken) =
-                (if way == Way::Out { Point::Monitor } else { Point::Reference }, HashMap::new(), i64::MIN, 0);
-            for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.way == way && *p == far) {
+                (if direction == Direction::Up { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
+            for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.direction == direction && *p == far) {
                 let (r, m) = truth.times[&s.flow];
-                let sent = if way == Way::Out { r } else { m };
+                let sent = if direction == Direction::Up { r } else { m };
                 if seen.insert(s.flow, *p).is_none() {
                     overtaken += u64::from(sent < newest);
                     newest = newest.max(sent);
                 }
             }
-            let c = counts[way as usize];
-            prop_assert_eq!((c.lost, c.duplicates), (truth.lost[way as usize], truth.copies[way as usize]));
+            let c = counts[direction as usize];
+            prop_assert_eq!((c.lost, c.duplicates), (truth.lost[direction as usize], truth.copies[direction as usize]));
             prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (overtaken, 0, 0), "{:?}", c);
         }
     }
@@ -544,9 +557,9 @@ proptest! {
         let mut m = Matcher::new(Span(offset), Span::seconds(2));
         let mut h = Observed::default();
         for (monitor, back, at, id) in list {
-            let way = if back { Way::In } else { Way::Out };
-            let point = if monitor { Point::Monitor } else { Point::Reference };
-            m.push(point, Sighting { at: WallTime(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
+            let direction = if back { Direction::Down } else { Direction::Up };
+            let point = if monitor { CapturePoint::Monitor } else { CapturePoint::Reference };
+            m.push(point, Sighting { at: WallTime(at), id: id * 2 + direction as u64, length: 1, direction, flow: 0 }, &mut h);
         }
         m.finish(&mut h);
         prop_assert!(m.table.is_empty() && m.groups.is_empty());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Matcher, Point, Sighting};
+use crate::{CapturePoint, Matcher, Sighting};
 use jitlat_core::time::SECOND;
 use proptest::prelude::*;
 
@@ -13,26 +13,27 @@ struct Kept {
 }
 
 impl Kept {
-    fn take(&mut self, periods: &mut Periods) {
-        for PeriodRecord { period, way, record } in periods.records() {
+    fn take(&mut self, periods: &mut PeriodStreams) {
+        for PeriodRecord { period, direction, record } in periods.records() {
             assert!(self.ended.iter().all(|(ended, _)| *ended < period), "a record after its period");
-            self.records.entry((period, way == Way::Out)).or_default().push(record.seq);
+            self.records.entry((period, direction == Direction::Up)).or_default().push(record.seq);
         }
     }
 
-    fn end(&mut self, periods: &mut Periods) {
+    fn end(&mut self, periods: &mut PeriodStreams) {
         self.take(periods);
         let ended = periods.end();
         self.ended.push((ended.period, ended.sessions.map(|session| session.packets())));
     }
 
     /// Packets sent, arrived and lost over all periods of a way.
-    fn totals(&self, way: Way) -> [u64; 3] {
+    fn totals(&self, direction: Direction) -> [u64; 3] {
         let mut all = [0; 3];
         for (period, sent) in &self.ended {
-            let numbers = self.records.get(&(*period, way == Way::Out)).cloned().unwrap_or_default();
+            let numbers =
+                self.records.get(&(*period, direction == Direction::Up)).cloned().unwrap_or_default();
             let different: std::collections::BTreeSet<i64> = numbers.iter().copied().collect();
-            let sent = sent[way as usize];
+            let sent = sent[direction as usize];
             assert!(
                 different.iter().all(|n| (0..sent as i64).contains(n)),
                 "{period}: {different:?} of {sent}"
@@ -46,29 +47,29 @@ impl Kept {
 }
 
 /// A packet each way every `gap` ms for `seconds`, of which those are lost that `lost` says; the monitor's clock is `ahead`.
-fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, Way) -> bool) -> Kept {
+fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, Direction) -> bool) -> Kept {
     let window = Span::seconds(2);
     let mut events = Vec::new();
     for (k, at) in (0..seconds * 1000 / gap).map(|k| (k, k * gap * MS)) {
-        for way in Way::BOTH {
-            let id = (k as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let (near, far) = if way == Way::Out {
-                (Point::Reference, Point::Monitor)
+        for direction in Direction::BOTH {
+            let id = (k as u64 * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (near, far) = if direction == Direction::Up {
+                (CapturePoint::Reference, CapturePoint::Monitor)
             } else {
-                (Point::Monitor, Point::Reference)
+                (CapturePoint::Monitor, CapturePoint::Reference)
             };
-            let mut see = |p: Point, t: i64| {
-                let on = if p == Point::Monitor { t + ahead.0 } else { t };
-                events.push((t, p, Sighting { at: WallTime(on), id, length: 100, way, flow: 0 }));
+            let mut see = |p: CapturePoint, t: i64| {
+                let on = if p == CapturePoint::Monitor { t + ahead.0 } else { t };
+                events.push((t, p, Sighting { at: WallTime(on), id, length: 100, direction, flow: 0 }));
             };
             see(near, at);
-            if !lost(k, way) {
+            if !lost(k, direction) {
                 see(far, at + 7 * MS + k % 5 * MS);
             }
         }
     }
     events.sort_by_key(|event| event.0);
-    let mut periods = Periods::new(every, WallTime(0), window, Default::default());
+    let mut periods = PeriodStreams::new(every, WallTime(0), window, Default::default());
     let mut matcher = Matcher::new(ahead, window);
     let mut kept = Kept::default();
     periods.set_offset(ahead);
@@ -102,7 +103,7 @@ fn each_packet_is_in_the_period_in_which_it_was_sent() {
 #[test]
 fn a_period_without_packets_ends_like_any_other_and_a_leap_of_the_clock_ends_none() {
     let mut periods =
-        Periods::new(Span::seconds(10), WallTime(25 * SECOND), Span::seconds(1), Default::default());
+        PeriodStreams::new(Span::seconds(10), WallTime(25 * SECOND), Span::seconds(1), Default::default());
     assert!(!periods.is_over(WallTime(30 * SECOND)));
     assert!(periods.is_over(WallTime(32 * SECOND)));
     let ended = periods.end();
@@ -120,15 +121,15 @@ proptest! {
     fn nothing_is_missing_and_nothing_is_there_twice(
         gap in 3..40i64, every in 300..4000i64, ahead in -5000..5000i64, share in 0..60u64, seed: u64,
     ) {
-        let lost = |k: i64, way: Way| {
-            (k as u64 * 2 + way as u64 + seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 & 0xff < share
+        let lost = |k: i64, direction: Direction| {
+            (k as u64 * 2 + direction as u64 + seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 & 0xff < share
         };
         let seconds = 12;
         let kept = follow(gap, seconds, Span::millis(ahead), Span::millis(every), lost);
         let sent = (seconds * 1000 / gap) as u64;
-        for way in Way::BOTH {
-            let gone = (0..sent as i64).filter(|k| lost(*k, way)).count() as u64;
-            let [counted, arrived, missing] = kept.totals(way);
+        for direction in Direction::BOTH {
+            let gone = (0..sent as i64).filter(|k| lost(*k, direction)).count() as u64;
+            let [counted, arrived, missing] = kept.totals(direction);
             // At the ends, whether a packet was lost is not known.
             prop_assert!(arrived == sent - gone && missing <= gone && gone - missing < 4, "{:?} of {sent}, {gone}", [counted, arrived, missing]);
         }

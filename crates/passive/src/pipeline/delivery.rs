@@ -1,6 +1,6 @@
-//! [`Delivery`]: a delivery of a live point.
+//! [`PointDelivery`]: a delivery of a live point.
 
-use crate::{Frame, LinkType, PacketPreview, Point, Sighting};
+use crate::{CapturePoint, Frame, LinkType, PacketPreview, Sighting};
 use jitlat_core::time::WallTime;
 
 /// Frames in one allocation.
@@ -47,7 +47,7 @@ impl FrameBatch {
 /// What a point has captured.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Delivered {
+pub enum CapturedBatch {
     /// Packets, with their first bytes.
     Frames(FrameBatch),
     /// Previews that another host sends before there is a plan.
@@ -62,11 +62,11 @@ pub enum Delivered {
 
 /// A delivery of a live point.
 #[derive(Clone, Debug)]
-pub struct Delivery {
+pub struct PointDelivery {
     /// Which point.
-    pub point: Point,
+    pub point: CapturePoint,
     /// What it has captured.
-    pub what: Delivered,
+    pub what: CapturedBatch,
     /// The time range that is completely delivered, on the point's clock.
     pub covered: Option<(WallTime, WallTime)>,
 }

@@ -1,6 +1,6 @@
 //! [`PacketFilter`]: the packets of one application.
 
-use crate::Packet;
+use crate::IpPacket;
 use crate::packet::{ICMP, ICMPV6, TCP, UDP};
 use crate::tcp::ConnectionShare;
 use core::str::FromStr;
@@ -56,7 +56,7 @@ impl PacketFilter {
     }
 
     /// Whether a packet passes.
-    pub fn accepts(&self, p: &Packet<'_>) -> bool {
+    pub fn accepts(&self, p: &IpPacket<'_>) -> bool {
         self.protocols.is_none_or(|list| list.contains(&p.protocol))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
             && self.share.is_none_or(|share| share.has(p))

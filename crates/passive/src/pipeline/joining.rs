@@ -2,12 +2,13 @@
 
 use super::MatchObservers;
 use crate::matcher::MatchObserver;
-use crate::{CaiaMatcher, CaiaPairer, MatchCounts, Matcher, Point, Sighting, StreamSink, Way};
+use crate::{CaiaMatcher, CaiaPairer, CapturePoint, MatchCounts, Matcher, Sighting, StreamSink};
 use core::ops::ControlFlow;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// Sightings joined in a round.
-const ROUND: usize = 1024;
+const SIGHTINGS_PER_ROUND: usize = 1024;
 
 /// The sightings of one point, in the order of its clock.
 pub trait SightingSource {
@@ -31,7 +32,9 @@ pub fn join<O: MatchObserver>(
 ) -> [MatchCounts; 2] {
     loop {
         let (mut r, mut m) = (reference.peek(), monitor.peek());
-        for (point, span) in [(Point::Reference, reference.span()), (Point::Monitor, monitor.span())] {
+        for (point, span) in
+            [(CapturePoint::Reference, reference.span()), (CapturePoint::Monitor, monitor.span())]
+        {
             if let Some((from, to)) = span {
                 matcher.covers(point, from);
                 matcher.covers(point, to);
@@ -39,7 +42,7 @@ pub fn join<O: MatchObserver>(
         }
         let mut ended = false;
         // As long as neither needs a new batch.
-        for _ in 0..ROUND {
+        for _ in 0..SIGHTINGS_PER_ROUND {
             let first = match (r, m) {
                 (Some(r), Some(m)) => r.at <= m.at - matcher.offset(),
                 (Some(_), None) => true,
@@ -51,13 +54,13 @@ pub fn join<O: MatchObserver>(
             };
             if first {
                 if let Some(s) = r {
-                    matcher.push(Point::Reference, s, observer);
+                    matcher.push(CapturePoint::Reference, s, observer);
                 }
                 reference.advance();
                 r = reference.peek();
             } else {
                 if let Some(s) = m {
-                    matcher.push(Point::Monitor, s, observer);
+                    matcher.push(CapturePoint::Monitor, s, observer);
                 }
                 monitor.advance();
                 m = monitor.peek();
@@ -73,7 +76,7 @@ pub fn join<O: MatchObserver>(
     matcher.finish(observer);
     // Nothing follows that could be stopped.
     let _ = after_round(observer);
-    Way::BOTH.map(|w| matcher.counts(w))
+    Direction::BOTH.map(|w| matcher.counts(w))
 }
 
 /// The same as the CAIA tool matches.
@@ -98,7 +101,7 @@ pub fn join_like_caia<S: StreamSink>(
             }
         }
         searched += 1;
-        if searched % ROUND == 0 && after_round(observers).is_break() {
+        if searched % SIGHTINGS_PER_ROUND == 0 && after_round(observers).is_break() {
             break;
         }
     }
@@ -108,10 +111,10 @@ pub fn join_like_caia<S: StreamSink>(
         matcher.reference(r);
         reference.advance();
     }
-    Way::BOTH.map(|way| MatchCounts {
-        seen_at_reference: matcher.seen(Point::Reference, way),
-        seen_at_monitor: matcher.seen(Point::Monitor, way),
-        matched: matcher.matched(way),
+    Direction::BOTH.map(|direction| MatchCounts {
+        seen_at_reference: matcher.seen(CapturePoint::Reference, direction),
+        seen_at_monitor: matcher.seen(CapturePoint::Monitor, direction),
+        matched: matcher.matched(direction),
         ..MatchCounts::default()
     })
 }

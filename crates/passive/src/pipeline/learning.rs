@@ -1,27 +1,27 @@
 //! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their first
 //! packets.
 
-use super::{Delivered, Delivery, FrameBatch};
+use super::{CapturedBatch, FrameBatch, PointDelivery};
 use crate::echo::is_echo;
 use crate::identity::salted;
-use crate::{NoPlan, PacketPreview, Plan, Sides, survey};
+use crate::{MatchPlan, NoPlan, PacketPreview, Sides, survey};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
 /// Previews kept of each point.
-const PREVIEWS: usize = 1 << 14;
+const MAX_PREVIEWS: usize = 1 << 14;
 /// Most frames kept of both points until there is a plan; then the oldest are dropped. Of a busy path a first attempt may come too
-/// early, because its points deliver blocks of packets at different times, and the next one comes after [`AGAIN`] and has
+/// early, because its points deliver blocks of packets at different times, and the next one comes after [`RETRY_INTERVAL`] and has
 /// taken its own time: this many are more than 200 ms of 300 000 packets a second at both points, in some 40 MB.
-const FRAMES: usize = 1 << 17;
+const MAX_FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
-const PLENTY: usize = 50;
+const SUFFICIENT_PACKETS: usize = 50;
 /// With fewer, how long to wait for more.
-const SOON: Span = Span::millis(500);
+const MORE_PACKETS_WAIT: Span = Span::millis(500);
 /// If the direction is unknown, how long to wait for packets that show it.
-const LATE: Span = Span::seconds(3);
+const DIRECTION_WAIT: Span = Span::seconds(3);
 /// Time between two attempts.
-const AGAIN: Span = Span::millis(50);
+const RETRY_INTERVAL: Span = Span::millis(50);
 
 /// Why there is no plan yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Learner {
     /// Whether `available` is found from the frames.
     finds_available: bool,
     /// Deliveries of frames, in the order they came.
-    held: VecDeque<Delivery>,
+    held: VecDeque<PointDelivery>,
     frames: usize,
     /// The latest frame of each point that was dropped, and how many were.
     given_up: [Option<WallTime>; 2],
@@ -90,17 +90,17 @@ impl Learner {
     }
 
     /// Adds a delivery and keeps its frames.
-    pub fn take(&mut self, delivery: Delivery) {
+    pub fn take(&mut self, delivery: PointDelivery) {
         let point = delivery.point as usize;
         match &delivery.what {
-            Delivered::Previews(far) => {
+            CapturedBatch::Previews(far) => {
                 let previews = &mut self.previews[point];
                 previews.extend(far);
-                previews.drain(..previews.len().saturating_sub(PREVIEWS));
+                previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
                 self.seen[point] += far.len() as u64;
                 self.news = true;
             }
-            Delivered::Frames(frames) => {
+            CapturedBatch::Frames(frames) => {
                 if self.finds_available {
                     self.find_available(frames);
                 }
@@ -113,7 +113,7 @@ impl Learner {
                     });
                     let previews = &mut self.previews[point];
                     previews.extend(preview);
-                    if previews.len() > PREVIEWS {
+                    if previews.len() > MAX_PREVIEWS {
                         previews.pop_front();
                     }
                 }
@@ -122,13 +122,13 @@ impl Learner {
                 self.news = true;
                 self.held.push_back(delivery);
             }
-            Delivered::Dropped(..) => self.held.push_back(delivery),
-            Delivered::Sightings(_) | Delivered::Nothing => {}
+            CapturedBatch::Dropped(..) => self.held.push_back(delivery),
+            CapturedBatch::Sightings(_) | CapturedBatch::Nothing => {}
         }
-        while self.frames > FRAMES
-            && let Some(Delivery { point, what, .. }) = self.held.pop_front()
+        while self.frames > MAX_FRAMES
+            && let Some(PointDelivery { point, what, .. }) = self.held.pop_front()
         {
-            let Delivered::Frames(old) = what else { continue };
+            let CapturedBatch::Frames(old) = what else { continue };
             self.frames -= old.len();
             self.left_out[point as usize] += old.len() as u64;
             let given_up = &mut self.given_up[point as usize];
@@ -146,20 +146,20 @@ impl Learner {
         self.available = least;
         self.previews.iter_mut().for_each(VecDeque::clear);
         for delivery in &self.held {
-            let Delivered::Frames(frames) = &delivery.what else { continue };
+            let CapturedBatch::Frames(frames) = &delivery.what else { continue };
             for f in frames.frames() {
                 let preview = f.packet().ok().and_then(|p| PacketPreview::of(&p, f.at, least));
                 self.previews[delivery.point as usize].extend(preview);
             }
         }
         for previews in &mut self.previews {
-            previews.drain(..previews.len().saturating_sub(PREVIEWS));
+            previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
         }
     }
 
     /// The plan, once there are enough packets at `now`.
-    pub fn plan(&mut self, now: SteadyTime) -> Option<Plan> {
-        let due = self.tried.is_none_or(|t| now - t >= AGAIN);
+    pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
+        let due = self.tried.is_none_or(|t| now - t >= RETRY_INTERVAL);
         if !due || !self.news && self.first.is_none() {
             return None;
         }
@@ -168,8 +168,9 @@ impl Learner {
         match survey(r, m, self.asked.as_ref()) {
             Ok(plan) => {
                 let since = now - *self.first.get_or_insert(now);
-                let good = !plan.direction_assumed && (plan.common >= PLENTY || since >= SOON);
-                (good || since >= LATE).then_some(plan)
+                let good = !plan.direction_assumed
+                    && (plan.common >= SUFFICIENT_PACKETS || since >= MORE_PACKETS_WAIT);
+                (good || since >= DIRECTION_WAIT).then_some(plan)
             }
             Err(why) => {
                 self.why = why;
@@ -201,7 +202,7 @@ impl Learner {
     }
 
     /// The deliveries held, in the order they came.
-    pub fn into_held(self) -> impl Iterator<Item = Delivery> {
+    pub fn into_held(self) -> impl Iterator<Item = PointDelivery> {
         self.held.into_iter()
     }
 

@@ -1,13 +1,14 @@
 //! [`Merger`]: merges the sightings of two live points in common time, as far as both are complete.
 
 use crate::matcher::MatchObserver;
-use crate::{MatchCounts, Matcher, Point, Sighting, TimeQueue, Way};
+use crate::{CapturePoint, MatchCounts, Matcher, Sighting, TimeQueue};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
 /// Most sightings of one point that wait for the other; beyond that they are matched without.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// Sightings joined between two looks at what they made.
-const ROUND: usize = 4096;
+const SIGHTINGS_PER_ROUND: usize = 4096;
 
 /// Holds what one point delivered until the other has delivered up to the same time.
 pub struct Merger {
@@ -33,12 +34,12 @@ impl Merger {
     }
 
     /// Adds a sighting; those of one point come nearly in order.
-    pub fn push(&mut self, point: Point, s: Sighting) {
+    pub fn push(&mut self, point: CapturePoint, s: Sighting) {
         self.waiting[point as usize].push(s.at, s);
     }
 
     /// Records that a point has delivered everything between these times.
-    pub fn covers(&mut self, point: Point, from: WallTime, to: WallTime) {
+    pub fn covers(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         let from = from.max(self.begins[point as usize]);
         if to < from {
             return;
@@ -50,13 +51,13 @@ impl Merger {
     }
 
     /// Records that a point dropped packets in this time.
-    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+    pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matcher.drops(point, from, to);
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Way) -> MatchCounts {
-        self.matcher.counts(way)
+    pub fn counts(&self, direction: Direction) -> MatchCounts {
+        self.matcher.counts(direction)
     }
 
     /// Monitor clock minus reference clock, as far as it is known now.
@@ -78,7 +79,7 @@ impl Merger {
         let never = WallTime(i64::MIN);
         let (start, horizon) = self.common().unwrap_or((never, never));
         while let Some((point, common)) = self.first() {
-            if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
+            if common > horizon && self.waiting.iter().all(|w| w.len() <= MAX_WAITING) {
                 break;
             }
             // What only one of them can have seen would be waited for in vain.
@@ -94,16 +95,16 @@ impl Merger {
     }
 
     /// The point whose sighting is next, and its common time.
-    fn first(&self) -> Option<(Point, WallTime)> {
+    fn first(&self) -> Option<(CapturePoint, WallTime)> {
         let [r, m] = self.waiting.each_ref().map(|w| w.first().map(|(at, _)| at));
         match (r, m.map(|m| m - self.matcher.offset())) {
-            (Some(r), Some(m)) if r > m => Some((Point::Monitor, m)),
-            (Some(r), _) => Some((Point::Reference, r)),
-            (None, m) => m.map(|m| (Point::Monitor, m)),
+            (Some(r), Some(m)) if r > m => Some((CapturePoint::Monitor, m)),
+            (Some(r), _) => Some((CapturePoint::Reference, r)),
+            (None, m) => m.map(|m| (CapturePoint::Monitor, m)),
         }
     }
 
-    fn join_first(&mut self, point: Point, observer: &mut impl MatchObserver) {
+    fn join_first(&mut self, point: CapturePoint, observer: &mut impl MatchObserver) {
         if let Some((_, s)) = self.waiting[point as usize].pop() {
             self.matcher.push(point, s, observer);
         }
@@ -119,29 +120,29 @@ impl Merger {
         while let Some((point, _)) = self.first() {
             self.join_first(point, observer);
             joined += 1;
-            if joined % ROUND == 0 {
+            if joined % SIGHTINGS_PER_ROUND == 0 {
                 after_round(observer);
             }
         }
         self.matcher.finish(observer);
         after_round(observer);
-        Way::BOTH.map(|w| self.matcher.counts(w))
+        Direction::BOTH.map(|w| self.matcher.counts(w))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Estimator;
+    use crate::PairEstimator;
 
     const EVER: WallTime = WallTime(i64::MIN);
 
-    fn estimator() -> Estimator {
-        Estimator::new(Span::seconds(1), None)
+    fn estimator() -> PairEstimator {
+        PairEstimator::new(Span::seconds(1), None)
     }
 
-    fn sighting(at: i64, id: u64, way: Way) -> Sighting {
-        Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
+    fn sighting(at: i64, id: u64, direction: Direction) -> Sighting {
+        Sighting { at: WallTime(at * 1_000_000), id, length: 100, direction, flow: 0 }
     }
 
     #[test]
@@ -149,12 +150,12 @@ mod tests {
         let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
         let mut merger = Merger::new(matcher, [EVER, WallTime(30_000_000)]);
         for id in 10..50 {
-            merger.push(Point::Reference, sighting(id as i64, id, Way::Out));
+            merger.push(CapturePoint::Reference, sighting(id as i64, id, Direction::Up));
         }
         for id in 30..50 {
-            merger.push(Point::Monitor, sighting(id as i64 + 1, id, Way::Out));
+            merger.push(CapturePoint::Monitor, sighting(id as i64 + 1, id, Direction::Up));
         }
-        for point in [Point::Reference, Point::Monitor] {
+        for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             merger.covers(point, WallTime(0), WallTime(100_000_000));
         }
         let mut estimator = estimator();
@@ -167,19 +168,19 @@ mod tests {
     fn a_pair_is_made_when_both_points_have_come_past_it_and_not_before() {
         let mut estimator = estimator();
         let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]);
-        m.covers(Point::Reference, WallTime(0), WallTime(100_000_000));
+        m.covers(CapturePoint::Reference, WallTime(0), WallTime(100_000_000));
         // The monitor is late with everything, and a little out of order.
-        for (point, at, id, way) in [
-            (Point::Reference, 10, 1, Way::Out),
-            (Point::Reference, 50, 2, Way::In),
-            (Point::Monitor, 35, 2, Way::In),
-            (Point::Monitor, 20, 1, Way::Out),
+        for (point, at, id, direction) in [
+            (CapturePoint::Reference, 10, 1, Direction::Up),
+            (CapturePoint::Reference, 50, 2, Direction::Down),
+            (CapturePoint::Monitor, 35, 2, Direction::Down),
+            (CapturePoint::Monitor, 20, 1, Direction::Up),
         ] {
-            m.push(point, sighting(at, id, way));
+            m.push(point, sighting(at, id, direction));
         }
         m.release(&mut estimator);
         assert_eq!(estimator.take_pairs().count(), 0);
-        m.covers(Point::Monitor, WallTime(0), WallTime(100_000_000));
+        m.covers(CapturePoint::Monitor, WallTime(0), WallTime(100_000_000));
         m.release(&mut estimator);
         let rtts: Vec<_> = estimator.take_pairs().map(|e| e.pair.rtt().0 / 1_000_000).collect();
         assert_eq!(rtts, [25]);
@@ -192,15 +193,15 @@ mod tests {
         let mut estimator = estimator();
         let matcher = Matcher::new(Span::ZERO, Span::seconds(5)).with_capacity(1000);
         let mut m = Merger::new(matcher, [EVER; 2]);
-        for i in 0..WAITING as i64 + 1000 {
-            m.push(Point::Reference, sighting(i, i as u64, Way::Out));
+        for i in 0..MAX_WAITING as i64 + 1000 {
+            m.push(CapturePoint::Reference, sighting(i, i as u64, Direction::Up));
             if i % 1000 == 0 {
-                m.covers(Point::Reference, WallTime(0), WallTime(i * 1_000_000));
+                m.covers(CapturePoint::Reference, WallTime(0), WallTime(i * 1_000_000));
                 m.release(&mut estimator);
             }
         }
         m.release(&mut estimator);
-        assert!(m.waiting[0].len() <= WAITING);
+        assert!(m.waiting[0].len() <= MAX_WAITING);
     }
 
     /// Counts what becomes of packets.
@@ -216,11 +217,11 @@ mod tests {
             self.arrived += 1;
         }
 
-        fn lost(&mut self, _: Way, _: u64, _: WallTime, _: u32) {
+        fn lost(&mut self, _: Direction, _: u64, _: WallTime, _: u32) {
             self.lost += 1;
         }
 
-        fn void(&mut self, _: Way, _: u64) {
+        fn void(&mut self, _: Direction, _: u64) {
             self.void += 1;
         }
     }
@@ -236,11 +237,11 @@ mod tests {
             let (mut m, mut fates) =
                 (if from_there { m.from_the_first_packet() } else { m }, Fates::default());
             for at in [10, 20] {
-                m.push(Point::Reference, sighting(at, at as u64, Way::Out));
-                m.push(Point::Monitor, sighting(at + 1, at as u64, Way::Out));
+                m.push(CapturePoint::Reference, sighting(at, at as u64, Direction::Up));
+                m.push(CapturePoint::Monitor, sighting(at + 1, at as u64, Direction::Up));
             }
-            m.covers(Point::Reference, ms(10), ms(90));
-            m.covers(Point::Monitor, ms(11), ms(90));
+            m.covers(CapturePoint::Reference, ms(10), ms(90));
+            m.covers(CapturePoint::Monitor, ms(11), ms(90));
             m.release(&mut fates);
             assert_eq!(fates.arrived, matched);
         }
@@ -249,12 +250,12 @@ mod tests {
     #[test]
     fn a_delivery_from_before_what_is_held_covers_nothing() {
         let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(1)), [EVER, ms(30)]);
-        m.covers(Point::Monitor, ms(0), ms(10));
+        m.covers(CapturePoint::Monitor, ms(0), ms(10));
         assert_eq!(m.covered, [None, None]);
-        m.covers(Point::Monitor, ms(0), ms(30));
+        m.covers(CapturePoint::Monitor, ms(0), ms(30));
         assert_eq!(m.covered[1], Some((ms(30), ms(30))));
-        m.covers(Point::Monitor, ms(30), ms(90));
-        m.covers(Point::Monitor, ms(30), ms(60));
+        m.covers(CapturePoint::Monitor, ms(30), ms(90));
+        m.covers(CapturePoint::Monitor, ms(30), ms(60));
         assert_eq!(m.covered[1], Some((ms(30), ms(90))));
     }
 
@@ -264,11 +265,11 @@ mod tests {
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
         for (at, id) in [(10, 1), (60, 2), (65, 3), (200, 4), (201, 5), (250, 6)] {
-            m.push(Point::Reference, sighting(at, id, Way::Out));
+            m.push(CapturePoint::Reference, sighting(at, id, Direction::Up));
         }
-        m.push(Point::Monitor, sighting(170, 2, Way::Out));
-        m.covers(Point::Reference, ms(0), ms(300));
-        m.covers(Point::Monitor, ms(150), ms(300));
+        m.push(CapturePoint::Monitor, sighting(170, 2, Direction::Up));
+        m.covers(CapturePoint::Reference, ms(0), ms(300));
+        m.covers(CapturePoint::Monitor, ms(150), ms(300));
         m.release(&mut fates);
         // What was sent before the monitor listened is left out, what was sent later than it knows of waits.
         assert_eq!((m.waiting[0].len(), m.waiting[1].len()), (2, 0));
@@ -279,10 +280,10 @@ mod tests {
     fn a_loss_is_known_when_its_time_is_over_without_another_packet() {
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]), Fates::default());
-        m.push(Point::Reference, sighting(60, 1, Way::Out));
+        m.push(CapturePoint::Reference, sighting(60, 1, Direction::Up));
         for (until, lost) in [(70, 0), (200, 1)] {
-            m.covers(Point::Reference, ms(0), ms(until));
-            m.covers(Point::Monitor, ms(0), ms(until));
+            m.covers(CapturePoint::Reference, ms(0), ms(until));
+            m.covers(CapturePoint::Monitor, ms(0), ms(until));
             m.release(&mut fates);
             assert_eq!(fates.lost, lost, "{until}");
         }
@@ -296,28 +297,28 @@ mod tests {
         for late in [0, 10, 500] {
             let (mut m, mut fates) =
                 (Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]), Fates::default());
-            let packet = |n: i64, point: Point| {
-                let way = if n % 2 == 0 { Way::Out } else { Way::In };
-                let delay = if point.is_source(way) { 0 } else { 20_000 };
+            let packet = |n: i64, point: CapturePoint| {
+                let direction = if n % 2 == 0 { Direction::Up } else { Direction::Down };
+                let delay = if point.is_source(direction) { 0 } else { 20_000 };
                 Sighting {
                     at: WallTime(n * 1_000_000 / PER_MS + delay),
                     id: n as u64,
                     length: 100,
-                    way,
+                    direction,
                     flow: 0,
                 }
             };
-            let mut deliver = |m: &mut Merger, point: Point, from: i64| {
+            let mut deliver = |m: &mut Merger, point: CapturePoint, from: i64| {
                 (from * PER_MS..(from + 4) * PER_MS).for_each(|n| m.push(point, packet(n, point)));
                 m.covers(point, ms(0), ms(from + 20));
                 m.release(&mut fates);
             };
             for now in (0..1000 + late).step_by(2) {
                 if now % 4 == 0 && now < 1000 {
-                    deliver(&mut m, Point::Reference, now);
+                    deliver(&mut m, CapturePoint::Reference, now);
                 }
                 if (now - late) % 4 == 0 && now >= late {
-                    deliver(&mut m, Point::Monitor, now - late);
+                    deliver(&mut m, CapturePoint::Monitor, now - late);
                 }
             }
             let counts = m.finish(&mut fates, |_| ());
@@ -336,15 +337,15 @@ mod tests {
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
         // A packet a second, each 1 ms under way; the monitor sees every second one, and drops some from 5 to 7 s on its clock.
         for at in (0..20).map(|k| k * 1000) {
-            m.push(Point::Reference, sighting(at, at as u64 + 1, Way::Out));
+            m.push(CapturePoint::Reference, sighting(at, at as u64 + 1, Direction::Up));
             if at / 1000 % 2 == 0 {
-                m.push(Point::Monitor, sighting(at + 101, at as u64 + 1, Way::Out));
+                m.push(CapturePoint::Monitor, sighting(at + 101, at as u64 + 1, Direction::Up));
             }
         }
-        m.drops(Point::Monitor, ms(5100), ms(6100));
-        m.drops(Point::Monitor, ms(6100), ms(7100));
-        m.drops(Point::Reference, ms(0), ms(20_000));
-        for point in [Point::Reference, Point::Monitor] {
+        m.drops(CapturePoint::Monitor, ms(5100), ms(6100));
+        m.drops(CapturePoint::Monitor, ms(6100), ms(7100));
+        m.drops(CapturePoint::Reference, ms(0), ms(20_000));
+        for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             m.covers(point, ms(0), ms(30_000));
         }
         m.release(&mut fates);
@@ -361,9 +362,9 @@ mod tests {
             let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
             let (mut m, mut fates) = (Merger::new(matcher, [EVER; 2]), Fates::default());
             for id in 0..3000i64 {
-                m.push(Point::Reference, sighting(id * 100, id as u64, Way::Out));
-                let there = sighting(id * 100 + 30, id as u64, Way::Out);
-                m.push(Point::Monitor, Sighting { at: there.at + offset, ..there });
+                m.push(CapturePoint::Reference, sighting(id * 100, id as u64, Direction::Up));
+                let there = sighting(id * 100 + 30, id as u64, Direction::Up);
+                m.push(CapturePoint::Monitor, Sighting { at: there.at + offset, ..there });
             }
             let mut rounds = 0;
             let counts = m.finish(&mut fates, |_| rounds += 1);

@@ -2,9 +2,9 @@
 //! live interfaces. Frames and times are arguments; nothing is read here.
 //!
 //! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s) are
-//! surveyed to make a [`Plan`](super::Plan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
+//! surveyed to make a [`Plan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
 //!
-//! Live points deliver what they captured, with the time it covers ([`Delivery`]): a [`Learner`] makes the plan, a
+//! Live points deliver what they captured, with the time it covers ([`PointDelivery`]): a [`Learner`] makes the plan, a
 //! [`Merger`] matches everything up to the time that both points have reached.
 //!
 //! [`MatchObservers`] receive the fate of the packets.
@@ -22,7 +22,7 @@ mod previews;
 mod testing;
 
 pub use capture_facts::{CaptureFacts, LengthCounts};
-pub use delivery::{Delivered, Delivery, FrameBatch};
+pub use delivery::{CapturedBatch, FrameBatch, PointDelivery};
 pub use filter::{NotAFilter, PacketFilter};
 pub use joining::{SightingSource, join, join_like_caia};
 pub use learning::{Learner, NotLearnt};

@@ -3,11 +3,11 @@
 use super::{CaptureFacts, PacketFilter};
 use crate::echo::{Echoes, is_echo};
 use crate::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
-use crate::{CapturePart, Frame, IdentityRule, InOrder, Point, Sides, Sighting, Skip};
+use crate::{CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Sides, Sighting, Skip};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most round trips of ping kept.
-const PINGS: usize = 1 << 20;
+const MAX_PINGS: usize = 1 << 20;
 
 /// How to name packets of one point.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct NamingRule {
     /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
     pub echoes_apart: bool,
     /// The part of the capture that is read; `None`: all.
-    pub part: Option<(CapturePart, Point)>,
+    pub part: Option<(CapturePart, CapturePoint)>,
     /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
 }
@@ -97,13 +97,13 @@ impl PacketNamer {
             }
         };
         facts.packets += 1;
-        let Some(way) = self.rule.sides.way(&p) else {
+        let Some(direction) = self.rule.sides.direction(&p) else {
             facts.elsewhere += 1;
             return;
         };
         if self.rule.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
-                && facts.pings.len() < PINGS
+                && facts.pings.len() < MAX_PINGS
             {
                 facts.pings.push(ping);
             }
@@ -114,15 +114,17 @@ impl PacketNamer {
         }
         facts.count_ours(p.length);
         facts.unidentified += u64::from(p.ident == 0);
-        let Some(id) = self.rule.identity.identify(&p, Some(way)) else {
+        let Some(id) = self.rule.identity.identify(&p, Some(direction)) else {
             facts.too_short += 1;
             return;
         };
         let flow = match &self.rule.flows {
             None => 0,
-            Some((grouping, shared)) => flow_number(&mut self.known, shared, FlowKey::of(&p, way, *grouping)),
+            Some((grouping, shared)) => {
+                flow_number(&mut self.known, shared, FlowKey::of(&p, direction, *grouping))
+            }
         };
-        self.order.push(Sighting { at, id, length: p.length, way, flow });
+        self.order.push(Sighting { at, id, length: p.length, direction, flow });
     }
 
     /// Sightings held, including those that could be taken.

@@ -1,18 +1,21 @@
 //! [`MatchObservers`]: everything that observes the matcher, as far as requested.
 
 use crate::matcher::MatchObserver;
-use crate::{CapturePart, Estimate, Estimator, Flows, Point, Record, StreamSink, Streams, Way};
+use crate::{
+    CapturePart, CapturePoint, FlowAnalyzer, PairEstimator, RatedPair, Record, StreamBuilder, StreamSink,
+};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// The figures always, the rest if requested.
 #[derive(Debug)]
 pub struct MatchObservers<S> {
     /// Pairs and figures.
-    pub estimator: Estimator,
+    pub estimator: PairEstimator,
     /// The records of both ways.
-    pub streams: Option<Streams<S>>,
+    pub streams: Option<StreamBuilder<S>>,
     /// The figures of each flow.
-    pub flows: Option<Flows>,
+    pub flows: Option<FlowAnalyzer>,
     /// Matched packets since the caller last took them, in arrival order.
     pub matched: Option<Vec<Record>>,
     /// Packets of a part in the order of the monitor's clock, if they are to be joined with others.
@@ -21,12 +24,12 @@ pub struct MatchObservers<S> {
 
 impl<S: StreamSink> MatchObservers<S> {
     /// Only the figures.
-    pub fn new(estimator: Estimator) -> MatchObservers<S> {
+    pub fn new(estimator: PairEstimator) -> MatchObservers<S> {
         MatchObservers { estimator, streams: None, flows: None, matched: None, part: None }
     }
 
     /// The pairs made since the last call.
-    pub fn take_pairs(&mut self) -> impl Iterator<Item = Estimate> + '_ {
+    pub fn take_pairs(&mut self) -> impl Iterator<Item = RatedPair> + '_ {
         self.estimator.take_pairs()
     }
 
@@ -47,7 +50,7 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
             f.record(r);
         }
         if let Some((part, kept)) = &mut self.part
-            && part.keeps(Point::Monitor, r.monitor)
+            && part.keeps(CapturePoint::Monitor, r.monitor)
         {
             kept.push(r);
         }
@@ -67,18 +70,18 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         }
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
+    fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
         if let Some(s) = &mut self.streams {
-            s.lost(way, seq, sent, flow);
+            s.lost(direction, seq, sent, flow);
         }
         if let Some(f) = &mut self.flows {
-            f.lost(way, seq, sent, flow);
+            f.lost(direction, seq, sent, flow);
         }
     }
 
-    fn void(&mut self, way: Way, seq: u64) {
+    fn void(&mut self, direction: Direction, seq: u64) {
         if let Some(s) = &mut self.streams {
-            s.void(way, seq);
+            s.void(direction, seq);
         }
     }
 }

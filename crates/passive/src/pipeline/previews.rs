@@ -1,27 +1,29 @@
 //! The input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of all of it.
 
 use crate::echo::is_echo;
-use crate::{Fields, Frame, Identity, IdentityRule, LinkType, Packet, PacketPreview, Sides, Skip, decode};
+use crate::{
+    Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Sides, Skip, decode,
+};
 use jitlat_core::time::WallTime;
 
 /// Most frames kept of the beginning.
-const FRAMES: usize = 1 << 14;
+const MAX_FRAMES: usize = 1 << 14;
 /// Bytes kept of each: more than any name needs.
-const BYTES: usize = 256;
+const BYTES_PER_FRAME: usize = 256;
 /// Previews kept of a whole capture.
-const SAMPLE: usize = 1 << 15;
+const MAX_SAMPLE: usize = 1 << 15;
 
 /// The beginning of a frame, kept.
 #[derive(Clone, Debug)]
-struct KeptFrame {
+struct FrameStart {
     at: WallTime,
     link: LinkType,
     wire_length: u32,
     data: Vec<u8>,
 }
 
-impl KeptFrame {
-    fn packet(&self) -> Result<Packet<'_>, Skip> {
+impl FrameStart {
+    fn packet(&self) -> Result<IpPacket<'_>, Skip> {
         decode(self.link, &self.data, self.wire_length)
     }
 }
@@ -29,19 +31,19 @@ impl KeptFrame {
 /// The first frames of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureHead {
-    frames: Vec<KeptFrame>,
+    frames: Vec<FrameStart>,
 }
 
 impl CaptureHead {
     /// Whether it holds as many frames as it can.
     pub fn is_full(&self) -> bool {
-        self.frames.len() >= FRAMES
+        self.frames.len() >= MAX_FRAMES
     }
 
     /// Keeps the beginning of the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
-        let data = f.data[..f.data.len().min(BYTES)].to_vec();
-        self.frames.push(KeptFrame { at: f.at, link: f.link, wire_length: f.wire_length, data });
+        let data = f.data[..f.data.len().min(BYTES_PER_FRAME)].to_vec();
+        self.frames.push(FrameStart { at: f.at, link: f.link, wire_length: f.wire_length, data });
     }
 
     /// The frames again, in order.
@@ -56,22 +58,22 @@ impl CaptureHead {
 
     /// Bytes that this capture is sure to have of every IP packet.
     pub fn available(&self) -> usize {
-        let cut = |k: &KeptFrame| {
+        let cut = |k: &FrameStart| {
             let p = k.packet().ok()?;
             (p.ip.len() < p.length as usize).then_some(p.ip.len())
         };
-        self.frames.iter().filter_map(cut).min().unwrap_or(BYTES)
+        self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
     /// Whether there is any packet but ICMP echoes between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
-        let other = |p: &Packet<'_>| sides.way(p).is_some() && !is_echo(p);
+        let other = |p: &IpPacket<'_>| sides.direction(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
     /// What a survey needs of each packet, if both captures have `available` bytes of it.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
-        let preview = |k: &KeptFrame| PacketPreview::of(&k.packet().ok()?, k.at, available);
+        let preview = |k: &FrameStart| PacketPreview::of(&k.packet().ok()?, k.at, available);
         self.frames.iter().filter_map(preview).collect()
     }
 }
@@ -89,7 +91,7 @@ pub struct PreviewSample {
 impl PreviewSample {
     /// An empty sample of packets of which both captures have `available` bytes.
     pub fn new(available: usize) -> PreviewSample {
-        let fields = Fields::Full { addresses: false, ports: false, ident: false };
+        let fields = IdentityFields::Full { addresses: false, ports: false, ident: false };
         PreviewSample { rule: IdentityRule { fields, available }, mask: 0, kept: Vec::new() }
     }
 
@@ -98,12 +100,12 @@ impl PreviewSample {
         let Ok(p) = f.packet() else { return };
         let Some(id) = self.rule.identify(&p, None).filter(|id| id & self.mask == 0) else { return };
         self.kept.extend(PacketPreview::of(&p, f.at, self.rule.available).map(|preview| (id, preview)));
-        if self.kept.len() > SAMPLE {
+        if self.kept.len() > MAX_SAMPLE {
             self.mask = self.mask << 1 | 1;
             self.kept.retain(|(id, _)| id & self.mask == 0);
         }
         // A capture with the same packet over and over cannot be thinned by content.
-        self.kept.truncate(2 * SAMPLE);
+        self.kept.truncate(2 * MAX_SAMPLE);
     }
 
     /// The selected previews, in order.

@@ -1,7 +1,7 @@
 //! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
 
-use super::verdict::{ENOUGH, is_queued, round_trip};
-use super::{BetweenPoints, Connection, DirectionFigures, TcpResult};
+use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
+use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
 use crate::SpreadFigures;
 use core::net::SocketAddr;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
@@ -12,16 +12,16 @@ use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
 /// A share of the time for which a closed window matters.
-const HELD: f64 = 0.01;
+const MIN_CLOSED_SHARE: f64 = 0.01;
 /// Shares of segments from which overtaking and doubles are named, five segments at least.
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SEGMENT_SHARE: f64 = 0.003;
+const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Causes of an answer.
-const MOST: usize = 16;
+const MAX_CAUSES: usize = 16;
 
 /// The data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TcpWay<'a> {
+pub struct TcpDirection<'a> {
     /// Who sends the data.
     pub from: SocketAddr,
     /// Who receives them.
@@ -38,36 +38,44 @@ pub struct TcpWay<'a> {
     pub causes: Vec<Cause>,
 }
 
-impl TcpWay<'_> {
+impl TcpDirection<'_> {
     /// How bad it is; unknown of too few segments.
     pub fn severity(&self) -> Severity {
-        if self.data.data_segments < ENOUGH {
+        if self.data.data_segments < MIN_SEGMENTS {
             return Severity::Unknown;
         }
         self.causes.iter().map(|c| c.severity).fold(Severity::Good, Severity::max)
     }
 }
 
-/// The ways with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
-pub fn ways(r: &TcpResult) -> Vec<TcpWay<'_>> {
+/// The directions with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
+pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
         let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
-        [way(c, Direction::Up, begin, between[0]), way(c, Direction::Down, begin, between[1])]
+        [
+            direction_of(c, Direction::Up, begin, between[0]),
+            direction_of(c, Direction::Down, begin, between[1]),
+        ]
     };
-    let mut ways: Vec<TcpWay<'_>> = r.connections().flat_map(both).collect();
-    ways.retain(|w| w.data.unique_bytes > 0);
-    ways.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
-    ways
+    let mut directions: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
+    directions.retain(|w| w.data.unique_bytes > 0);
+    directions.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
+    directions
 }
 
-fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
+fn direction_of(
+    c: &ObservedConnection,
+    direction: Direction,
+    begin: WallTime,
+    lost_between: u64,
+) -> TcpDirection<'_> {
     let (from, to, data, peer) = match direction {
         Direction::Up => (c.client, c.server, &c.up, &c.down),
         Direction::Down => (c.server, c.client, &c.down, &c.up),
     };
     let held_ns = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
-    let mut way = TcpWay {
+    let mut result = TcpDirection {
         from,
         to,
         data,
@@ -76,15 +84,15 @@ fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64)
         zero_windows: peer.zero_windows,
         causes: Vec::new(),
     };
-    if data.data_segments >= ENOUGH {
+    if data.data_segments >= MIN_SEGMENTS {
         let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
         let found = [
-            queue(&way),
-            loss(&way, lost_between),
-            window(&way, c),
-            overtaken(&way),
-            doubled(&way),
-            missed(&way),
+            queue(&result),
+            loss(&result, lost_between),
+            window(&result, c),
+            overtaken(&result),
+            doubled(&result),
+            missed(&result),
         ];
         let place = |mut cause: Cause| {
             cause.direction = Some(direction);
@@ -92,11 +100,11 @@ fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64)
             cause.because = format!("{from} to {to}: {}", cause.because);
             cause
         };
-        way.causes = found.into_iter().flatten().map(place).collect();
+        result.causes = found.into_iter().flatten().map(place).collect();
         // Stable: of equally severe causes that which explains the others comes first.
-        way.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
+        result.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     }
-    way
+    result
 }
 
 fn cause(id: CauseId, severity: Severity, confidence: f64, because: String) -> Cause {
@@ -115,8 +123,8 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
-fn queue(way: &TcpWay<'_>) -> Option<Cause> {
-    let r = way.rtt?;
+fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let r = direction.rtt?;
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
     let because = format!(
@@ -132,8 +140,8 @@ fn queue(way: &TcpWay<'_>) -> Option<Cause> {
 }
 
 /// Lost segments, of which so many packets were lost between two points.
-fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
-    let (data, lost) = (way.data, lost(way.data));
+fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
+    let (data, lost) = (direction.data, lost(direction.data));
     if lost == 0 {
         return None;
     }
@@ -158,37 +166,45 @@ fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
 
-fn window(way: &TcpWay<'_>, c: &Connection) -> Option<Cause> {
-    let share = way.held_ns as f64 / c.duration().0 as f64;
-    if share < HELD || way.zero_windows == 0 {
+fn window(direction: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
+    let share = direction.held_ns as f64 / c.duration().0 as f64;
+    if share < MIN_CLOSED_SHARE || direction.zero_windows == 0 {
         return None;
     }
     let because = format!(
         "the receiver closed its window {} times and held the data up for {} ({} of the time)",
-        way.zero_windows,
-        time(way.held_ns as f64),
+        direction.zero_windows,
+        time(direction.held_ns as f64),
         percent(share)
     );
-    let found = cause(CauseId::ReceiverStall, of_host(of_wait(way.held_ns)), 0.95, because);
-    Some(Cause { magnitude_ns: Some(way.held_ns), count: way.zero_windows, ..found })
+    let found = cause(CauseId::ReceiverStall, of_host(of_wait(direction.held_ns)), 0.95, because);
+    Some(Cause { magnitude_ns: Some(direction.held_ns), count: direction.zero_windows, ..found })
 }
 
-fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
+fn overtaken(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.out_of_order, share(direction.data.out_of_order, direction.data));
     let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
-fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
+fn doubled(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.duplicates, share(direction.data.duplicates, direction.data));
     let because = format!("{n} packets ({}) came twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
-fn missed(way: &TcpWay<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.unfilled_gaps, share(way.data.unfilled_gaps, way.data));
+fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.unfilled_gaps, share(direction.data.unfilled_gaps, direction.data));
     let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
@@ -196,20 +212,21 @@ fn missed(way: &TcpWay<'_>) -> Option<Cause> {
 
 /// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
-    let ways = ways(r);
-    let judged: Vec<&TcpWay<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let directions = directions(r);
+    let judged: Vec<&TcpDirection<'_>> =
+        directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // Stable: the worst way comes first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
-    causes.truncate(MOST);
+    causes.truncate(MAX_CAUSES);
     Answer {
         complete: !incomplete,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
         headline: if incomplete {
-            format!("The capture is incomplete. {}", headline(&judged, ways.len()))
+            format!("The capture is incomplete. {}", headline(&judged, directions.len()))
         } else {
-            headline(&judged, ways.len())
+            headline(&judged, directions.len())
         },
         buffer_ns: None,
         causes,
@@ -217,11 +234,11 @@ pub fn answer(r: &TcpResult) -> Answer {
     }
 }
 
-fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
+fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let Some(worst) = judged.first() else {
         return match all {
             0 => "No verdict: no connection carried data.".to_owned(),
-            _ => format!("No verdict: no connection carried {ENOUGH} segments of data."),
+            _ => format!("No verdict: no connection carried {MIN_SEGMENTS} segments of data."),
         };
     };
     let severity = worst.severity();
@@ -275,8 +292,8 @@ mod tests {
         }
     }
 
-    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> Connection {
-        Connection {
+    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> ObservedConnection {
+        ObservedConnection {
             client: SocketAddr::from(([192, 0, 2, k], 5000)),
             server: SocketAddr::from(([198, 51, 100, 7], 443)),
             first: WallTime(i64::from(k) * 1000 * MS),
@@ -288,7 +305,7 @@ mod tests {
         }
     }
 
-    fn of(connections: Vec<Connection>) -> TcpResult {
+    fn of(connections: Vec<ObservedConnection>) -> TcpResult {
         TcpResult { first: TcpPoint { connections, ..TcpPoint::default() }, ..TcpResult::default() }
     }
 
@@ -370,8 +387,8 @@ mod tests {
         lossy.longest_wait_ns = Span(800 * MS);
         let r =
             of(vec![connection(1, data(5000), data(50)), connection(2, lossy, DirectionFigures::default())]);
-        let ways = ways(&r);
-        assert_eq!(ways.iter().map(|w| w.data.data_segments).collect::<Vec<_>>(), [100, 5000, 50]);
+        let directions = directions(&r);
+        assert_eq!(directions.iter().map(|w| w.data.data_segments).collect::<Vec<_>>(), [100, 5000, 50]);
         let answer = answer(&r);
         assert_eq!(
             answer.headline,

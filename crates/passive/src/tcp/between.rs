@@ -1,8 +1,8 @@
 //! [`BetweenPoints`]: what two capture points show of a connection that each alone cannot.
 
-use super::{Connection, DirectionFigures};
+use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
-use crate::{FlowFigures, FlowWay};
+use crate::{FlowDirection, FlowFigures};
 use core::net::SocketAddr;
 use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
@@ -35,20 +35,20 @@ pub struct DirectionBetween {
 impl DirectionBetween {
     /// From the figures at the point that the data passes first and at the other, as far as known.
     fn new(
-        way: &FlowWay,
+        direction: &FlowDirection,
         first: Option<&DirectionFigures>,
         last: Option<&DirectionFigures>,
     ) -> DirectionBetween {
         DirectionBetween {
             lost_before: first.map(|d| d.lost_before),
-            lost_between: way.lost,
+            lost_between: direction.lost,
             lost_after: last.map(|d| d.lost_after),
-            duplicates: way.duplicates,
-            at_both: way.matched,
-            delay_variation_median_ns: way.delay_variation_median_ns,
-            delay_variation_p95_ns: way.delay_variation_p95_ns,
-            delay_variation_max_ns: way.delay_variation_max_ns,
-            delay_raw_min_ns: way.delay_raw_min_ns,
+            duplicates: direction.duplicates,
+            at_both: direction.matched,
+            delay_variation_median_ns: direction.delay_variation_median_ns,
+            delay_variation_p95_ns: direction.delay_variation_p95_ns,
+            delay_variation_max_ns: direction.delay_variation_max_ns,
+            delay_raw_min_ns: direction.delay_raw_min_ns,
         }
     }
 }
@@ -75,15 +75,15 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
 /// Combines what both points saw of `connections` (those of the first point, in order). `second` are the other point's
 /// connections, `flows` the fate of the segments between them.
 pub fn put_together(
-    connections: &[Connection],
-    second: &[Connection],
+    connections: &[ObservedConnection],
+    second: &[ObservedConnection],
     flows: &[FlowFigures],
 ) -> Vec<Option<BetweenPoints>> {
-    let there: HashMap<(SocketAddr, SocketAddr), &Connection> =
+    let there: HashMap<(SocketAddr, SocketAddr), &ObservedConnection> =
         second.iter().flat_map(|c| [((c.client, c.server), c), ((c.server, c.client), c)]).collect();
     let flows: HashMap<[SocketAddr; 2], &FlowFigures> =
         flows.iter().filter_map(|f| Some((ends(&f.key?)?, f))).collect();
-    let of_connection = |c: &Connection| {
+    let of_connection = |c: &ObservedConnection| {
         let near = flows.get(&[c.client, c.server]);
         let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
         // Directions of the other point by sender, whichever end it considers the client.
@@ -111,12 +111,13 @@ pub fn put_together(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FlowRtt, Grouping, LinkType, Way, decode};
+    use crate::{FlowRtt, Grouping, LinkType, decode};
+    use jitlat_core::spec::Direction;
     use jitlat_core::time::WallTime;
 
-    fn connection(client: &str, server: &str, up: u64, down: u64) -> Connection {
+    fn connection(client: &str, server: &str, up: u64, down: u64) -> ObservedConnection {
         let of = |n| DirectionFigures { lost_before: n, lost_after: n + 1, ..DirectionFigures::default() };
-        Connection {
+        ObservedConnection {
             client: client.parse().unwrap(),
             server: server.parse().unwrap(),
             first: WallTime(0),
@@ -134,16 +135,21 @@ mod tests {
             0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 6, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2, 0x13, 0x88, 0x13, 0x89, 0,
             8, 3, 4,
         ];
-        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Way::Out, grouping);
-        let way = |lost| FlowWay { lost, matched: 10 * lost, duplicates: lost + 1, ..FlowWay::default() };
+        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Direction::Up, grouping);
+        let direction = |lost| FlowDirection {
+            lost,
+            matched: 10 * lost,
+            duplicates: lost + 1,
+            ..FlowDirection::default()
+        };
         let rtt = FlowRtt { min: 5, median: 6, mean: 6.5, p95: 7, max: 8 };
         FlowFigures {
             key: Some(key),
             flow: key.to_string(),
             pairs: 1,
             rtt_ns: Some(rtt),
-            out: way(7),
-            back: way(8),
+            out: direction(7),
+            back: direction(8),
             first: WallTime(0),
             last: WallTime(9),
         }
@@ -156,7 +162,7 @@ mod tests {
         (d.lost_before, d.lost_between, d.lost_after, d.duplicates, d.at_both)
     }
 
-    fn between(near: Connection, far: &[Connection]) -> Option<BetweenPoints> {
+    fn between(near: ObservedConnection, far: &[ObservedConnection]) -> Option<BetweenPoints> {
         let [between] = put_together(&[near], far, &[flow(Grouping::Flow)]).try_into().unwrap();
         between
     }

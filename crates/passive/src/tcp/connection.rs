@@ -1,22 +1,22 @@
-//! [`Connection`]: both directions of a connection and its handshake.
+//! [`ObservedConnection`]: both directions of a connection and its handshake.
 
 use super::delay_causes::DeliveryHistory;
 use super::direction::DirectionState;
 use super::event::TcpEvent;
 use super::figures::{DirectionFigures, DirectionStatus};
-use super::segment::{ACK, RST, SYN, Segment};
+use super::segment::{ACK, RST, SYN, TcpSegment};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
 /// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
 /// not seen.
-const SILENCE: Span = Span::seconds(1);
+const REOPEN_SILENCE: Span = Span::seconds(1);
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Connection {
+pub struct ObservedConnection {
     /// The end that opened it, or sent the first segment seen.
     pub client: SocketAddr,
     /// The other end.
@@ -35,7 +35,7 @@ pub struct Connection {
     pub down: DirectionFigures,
 }
 
-impl Connection {
+impl ObservedConnection {
     /// From its first to its last segment; at least a nanosecond.
     pub fn duration(&self) -> Span {
         (self.last - self.first).max(Span(1))
@@ -48,10 +48,10 @@ impl Connection {
 }
 
 /// Address, as IPv6, and port.
-pub(super) type End = (u128, u16);
+pub(super) type TcpEndpoint = (u128, u16);
 
 /// An end as a socket address.
-pub(super) fn socket((address, port): End) -> SocketAddr {
+pub(super) fn socket((address, port): TcpEndpoint) -> SocketAddr {
     let a = Ipv6Addr::from_bits(address);
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
 }
@@ -82,8 +82,8 @@ impl Shake {
 /// A connection that is followed.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    pub(super) client: End,
-    pub(super) server: End,
+    pub(super) client: TcpEndpoint,
+    pub(super) server: TcpEndpoint,
     pub(super) first: WallTime,
     last: WallTime,
     syn: Shake,
@@ -98,7 +98,13 @@ pub(super) struct ConnectionState {
 
 impl ConnectionState {
     /// The connection of which this is the first segment seen.
-    pub(super) fn new(at: WallTime, from: End, to: End, s: &Segment, keeps_history: bool) -> ConnectionState {
+    pub(super) fn new(
+        at: WallTime,
+        from: TcpEndpoint,
+        to: TcpEndpoint,
+        s: &TcpSegment,
+        keeps_history: bool,
+    ) -> ConnectionState {
         // A SYN-ACK comes from the server, even if it is the first segment seen.
         let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
         let direction = || match keeps_history {
@@ -119,14 +125,20 @@ impl ConnectionState {
     }
 
     /// Whether a segment opens another connection between the same ends.
-    pub(super) fn is_succeeded_by(&self, at: WallTime, from: End, s: &Segment) -> bool {
+    pub(super) fn is_succeeded_by(&self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) -> bool {
         let isn = self.directions[usize::from(from != self.client)].isn();
-        let silent = at - self.last >= SILENCE && isn != Some(s.seq);
+        let silent = at - self.last >= REOPEN_SILENCE && isn != Some(s.seq);
         s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 
     /// Handles a segment; adds its events to `events`.
-    pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<TcpEvent>) {
+    pub(super) fn take(
+        &mut self,
+        at: WallTime,
+        from: TcpEndpoint,
+        s: &TcpSegment,
+        events: &mut Vec<TcpEvent>,
+    ) {
         self.last = self.last.max(at);
         self.note_handshake(at, from, s);
         let [up, down] = &mut self.directions;
@@ -143,7 +155,7 @@ impl ConnectionState {
         }
     }
 
-    fn note_handshake(&mut self, at: WallTime, from: End, s: &Segment) {
+    fn note_handshake(&mut self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) {
         match (s.has(SYN), s.ack.is_some()) {
             (true, false) => self.syn.note(at),
             (true, true) => {
@@ -171,8 +183,8 @@ impl ConnectionState {
     }
 
     /// Its figures so far.
-    pub(super) fn finish(&self) -> Connection {
-        Connection {
+    pub(super) fn finish(&self) -> ObservedConnection {
+        ObservedConnection {
             client: socket(self.client),
             server: socket(self.server),
             first: self.first,

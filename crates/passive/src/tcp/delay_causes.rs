@@ -9,7 +9,7 @@ use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
 /// Times of two hosts' clocks agree to this, and to a tenth of the compared time.
-const SLACK: i64 = 1_000_000;
+const CLOCK_TOLERANCE_NS: i64 = 1_000_000;
 
 /// The transmission of a stretch of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl CaptureSide {
 
 /// The positions of records in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framing {
+pub struct RecordFraming {
     /// Bytes before the first record.
     pub lead: u64,
     /// Bytes of a record.
@@ -148,7 +148,7 @@ impl DeliveryHistory {
     pub fn explain(
         &self,
         place: CaptureSide,
-        framing: Framing,
+        framing: RecordFraming,
         records: &[ObservedRecord],
     ) -> Option<DelayCauses> {
         let mut latest = i64::MIN;
@@ -187,7 +187,7 @@ impl DeliveryHistory {
                 left = take(DelayCause::Sender, waited - full);
             }
             // What arrived before it was retransmitted was not delayed by that.
-            let credible = |time: i64| (time - time / 10).saturating_sub(SLACK) <= left;
+            let credible = |time: i64| (time - time / 10).saturating_sub(CLOCK_TOLERANCE_NS) <= left;
             let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
             let (own, behind) = match () {
                 () if credible(own.saturating_add(behind)) => (own, behind),
@@ -231,7 +231,7 @@ impl DeliveryHistory {
         })
     }
 
-    fn passage_times(&self, ready: &[i64], framing: Framing, seq: u32) -> Option<PassageTimes> {
+    fn passage_times(&self, ready: &[i64], framing: RecordFraming, seq: u32) -> Option<PassageTimes> {
         let start = framing.lead.checked_add(framing.length.checked_mul(seq.into())?)?;
         let end = start.checked_add(framing.length)?;
         let from = self.segments.partition_point(|s| s.end <= start);
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     const MS: i64 = 1_000_000;
-    const FRAMING: Framing = Framing { lead: 12, length: 100 };
+    const FRAMING: RecordFraming = RecordFraming { lead: 12, length: 100 };
 
     /// A segment for each record, sent at once unless said otherwise.
     fn delivery_history(n: u64, change: impl Fn(u64, &mut SegmentTimes)) -> DeliveryHistory {

@@ -4,22 +4,22 @@ use super::delay_causes::DeliveryHistory;
 use super::event::{EventKind, TcpEvent};
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::flight::{Flight, InFlight};
-use super::gaps::{Gap, Gaps};
-use super::history::History;
+use super::gaps::{OpenGaps, SequenceGap};
+use super::history::DeliveredSegments;
 use super::round_trips::{MIN_TIMEOUT, RoundTrips};
-use super::segment::{FIN, RST, SYN, Segment};
-use super::window::{Change, Window, lasted};
+use super::segment::{FIN, RST, SYN, TcpSegment};
+use super::window::{TcpWindow, WindowChange, lasted};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// What fills a gap this soon was overtaken, if no round trip is known.
-const OVERTAKEN: Span = Span::millis(3);
+const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
 /// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
-const BEYOND: u64 = 1 << 30;
+const MAX_ACK_LEAD: u64 = 1 << 30;
 /// Most retransmissions of which a report of a duplicate is awaited.
-const UNPROVEN: usize = 64;
+const MAX_UNPROVEN: usize = 64;
 
 /// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
 #[derive(Debug, Default)]
@@ -39,9 +39,9 @@ pub(super) struct DirectionState {
     /// The last retransmissions taken for the repair of a loss, until the receiver reports both copies (RFC 2883).
     unproven: VecDeque<(u64, u64)>,
     flight: Flight,
-    gaps: Gaps,
+    gaps: OpenGaps,
     round_trips: RoundTrips,
-    window: Window,
+    window: TcpWindow,
     /// Since when the peer's window has been full; `None` if it is not.
     full: Option<WallTime>,
     /// First sequence number as it stands in the SYN.
@@ -51,7 +51,7 @@ pub(super) struct DirectionState {
     /// Whether the connection is over: nothing more is measured, only counted.
     over: bool,
     /// What was delivered; `None` if not recorded.
-    history: Option<History>,
+    history: Option<DeliveredSegments>,
 }
 
 /// Whether a host that numbers its packets sent the one with this IP identification before the other: a little less, modulo
@@ -70,15 +70,15 @@ fn unwrap(near: u64, seq: u32) -> u64 {
 impl DirectionState {
     /// One that records what it delivers.
     pub(super) fn with_history() -> DirectionState {
-        DirectionState { history: Some(History::default()), ..DirectionState::default() }
+        DirectionState { history: Some(DeliveredSegments::default()), ..DirectionState::default() }
     }
 
     /// Handles a segment sent by this side; `peer_window` is the window the other side last advertised.
     pub(super) fn take_segment(
         &mut self,
         at: WallTime,
-        s: &Segment,
-        peer_window: &Window,
+        s: &TcpSegment,
+        peer_window: &TcpWindow,
         events: &mut Vec<TcpEvent>,
     ) {
         self.figures.segments += 1;
@@ -117,7 +117,7 @@ impl DirectionState {
         if start >= next {
             self.probed = false;
             if start > next {
-                self.gaps.open(Gap { start: next, end: start, opened: at, opener: s.ident });
+                self.gaps.open(SequenceGap { start: next, end: start, opened: at, opener: s.ident });
             }
             self.next = Some(end);
             self.figures.unique_bytes += u64::from(s.payload);
@@ -142,7 +142,7 @@ impl DirectionState {
 
     /// Counts a segment without data that numbers the last byte again, all being acknowledged: a probe of an idle connection,
     /// or of a closed window, as Linux and others send it.
-    fn note_empty_probe(&mut self, s: &Segment) {
+    fn note_empty_probe(&mut self, s: &TcpSegment) {
         let Some(next) = self.next else { return };
         let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
         self.figures.keep_alives += u64::from(probes && s.flags & (SYN | FIN | RST) == 0);
@@ -152,7 +152,7 @@ impl DirectionState {
     fn take_overlapping(
         &mut self,
         at: WallTime,
-        s: &Segment,
+        s: &TcpSegment,
         (start, end): (u64, u64),
         next: u64,
         events: &mut Vec<TcpEvent>,
@@ -190,14 +190,14 @@ impl DirectionState {
     fn note_filled(
         &mut self,
         at: WallTime,
-        s: &Segment,
+        s: &TcpSegment,
         passed: (u64, u64),
-        filled: &[Gap],
+        filled: &[SequenceGap],
         events: &mut Vec<TcpEvent>,
     ) {
         let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
         let waited = at - opened;
-        let soon = self.round_trips.least().map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
+        let soon = self.round_trips.least().map_or(MAX_REORDERING_DELAY, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
         // A segment with bytes that were already seen was not overtaken.
         let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
@@ -228,7 +228,7 @@ impl DirectionState {
     fn note_retransmission(
         &mut self,
         at: WallTime,
-        s: &Segment,
+        s: &TcpSegment,
         range: (u64, u64),
         events: &mut Vec<TcpEvent>,
     ) {
@@ -240,7 +240,7 @@ impl DirectionState {
         }
         let waited = self.flight.waited(at, range);
         self.figures.lost_after += 1;
-        if self.unproven.len() == UNPROVEN {
+        if self.unproven.len() == MAX_UNPROVEN {
             self.unproven.pop_front();
         }
         self.unproven.push_back(range);
@@ -258,7 +258,13 @@ impl DirectionState {
         events.push(TcpEvent { at, kind, bytes: s.payload, waited });
     }
 
-    fn measure_flight(&mut self, at: WallTime, s: &Segment, window: Option<u64>, events: &mut Vec<TcpEvent>) {
+    fn measure_flight(
+        &mut self,
+        at: WallTime,
+        s: &TcpSegment,
+        window: Option<u64>,
+        events: &mut Vec<TcpEvent>,
+    ) {
         let (Some(next), Some(acked)) = (self.next, self.acked) else { return };
         let flight = next.saturating_sub(acked);
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
@@ -271,13 +277,13 @@ impl DirectionState {
 
     /// Handles an acknowledgement by the other side of this side's data; `same_window` if it advertises the same window
     /// as the previous one. Returns whether it is a duplicate.
-    pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &Segment, same_window: bool) -> bool {
+    pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &TcpSegment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps {
             self.round_trips.note_echo(at, echo);
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
         let ack = unwrap(next, ack);
-        if ack > next + BEYOND {
+        if ack > next + MAX_ACK_LEAD {
             return false;
         }
         let next = if self.take_probed_byte(ack) { next + 1 } else { next };
@@ -318,7 +324,7 @@ impl DirectionState {
     }
 
     /// Handles that everything before `ack` has arrived.
-    fn advance(&mut self, at: WallTime, s: &Segment, ack: u64) {
+    fn advance(&mut self, at: WallTime, s: &TcpSegment, ack: u64) {
         self.acked = Some(ack);
         self.duplicate_acks = 0;
         if let Some(since) = self.full.take() {
@@ -345,14 +351,14 @@ impl DirectionState {
     }
 
     /// Tracks the window that this side advertises.
-    fn note_window(&mut self, at: WallTime, s: &Segment, events: &mut Vec<TcpEvent>) {
+    fn note_window(&mut self, at: WallTime, s: &TcpSegment, events: &mut Vec<TcpEvent>) {
         match self.window.note(at, s) {
             None => {}
-            Some(Change::Closed) => {
+            Some(WindowChange::Closed) => {
                 self.figures.zero_windows += 1;
                 events.push(TcpEvent { at, kind: EventKind::ZeroWindow, bytes: 0, waited: None });
             }
-            Some(Change::Opened(since)) => {
+            Some(WindowChange::Opened(since)) => {
                 let waited = at - since;
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
                 self.history.iter_mut().for_each(|h| h.keep_closed(since, at));
@@ -367,7 +373,7 @@ impl DirectionState {
     }
 
     /// The window this side advertises.
-    pub(super) fn window(&self) -> &Window {
+    pub(super) fn window(&self) -> &TcpWindow {
         &self.window
     }
 

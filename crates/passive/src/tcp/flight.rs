@@ -1,14 +1,14 @@
 //! [`Flight`]: the segments of one direction that were sent and not acknowledged yet.
 
 use super::event::EventKind;
-use super::segment::Segment;
+use super::segment::TcpSegment;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Most segments held.
-const IN_FLIGHT: usize = 1 << 16;
+const MAX_IN_FLIGHT: usize = 1 << 16;
 /// The same without visible acknowledgements, so that it is unknown when they have arrived.
-const UNACKNOWLEDGED: usize = 1 << 12;
+const MAX_UNACKNOWLEDGED: usize = 1 << 12;
 
 /// A stretch of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// New bytes of a segment.
-    pub(super) fn new(at: WallTime, s: &Segment, (start, end): (u64, u64)) -> InFlight {
+    pub(super) fn new(at: WallTime, s: &TcpSegment, (start, end): (u64, u64)) -> InFlight {
         let timestamp = s.timestamps.map(|t| t.0);
         InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
     }
@@ -36,7 +36,7 @@ impl InFlight {
     /// Bytes of a segment that fill a gap which opened at `opened`. They were sent before, unseen here.
     pub(super) fn late(
         at: WallTime,
-        s: &Segment,
+        s: &TcpSegment,
         range: (u64, u64),
         opened: WallTime,
         why: EventKind,
@@ -54,7 +54,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Adds a stretch that is not in flight yet. If acknowledgements are not visible, few are held.
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
-        let room = if acknowledged { IN_FLIGHT } else { UNACKNOWLEDGED };
+        let room = if acknowledged { MAX_IN_FLIGHT } else { MAX_UNACKNOWLEDGED };
         if self.list.len() >= room {
             self.list.pop_front();
         }
@@ -90,7 +90,7 @@ impl Flight {
     }
 
     /// Whether a segment is the same packet as one sent less than `soon` ago, by its IP identification.
-    pub(super) fn holds_packet(&self, at: WallTime, s: &Segment, start: u64, soon: Span) -> bool {
+    pub(super) fn holds_packet(&self, at: WallTime, s: &TcpSegment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
         self.list.get(i).is_some_and(|x| {
             x.start == start

@@ -1,13 +1,13 @@
-//! [`Gaps`]: stretches of a stream that later segments skipped, until something fills them.
+//! [`OpenGaps`]: stretches of a stream that later segments skipped, until something fills them.
 
 use jitlat_core::time::WallTime;
 
 /// Most gaps held of a direction; beyond that the earliest in the stream are given up.
-const REMEMBERED: usize = 256;
+const MAX_GAPS: usize = 256;
 
 /// A stretch of the stream that was skipped: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gap {
+pub(super) struct SequenceGap {
     pub(super) start: u64,
     pub(super) end: u64,
     /// When a later segment was seen before it.
@@ -18,32 +18,35 @@ pub(super) struct Gap {
 
 /// The open gaps of one direction, in the order of the stream; no two are adjacent.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
-    open: Vec<Gap>,
+pub(super) struct OpenGaps {
+    open: Vec<SequenceGap>,
     /// Gaps that were acknowledged without having been filled here, or given up for lack of room.
     unfilled: u64,
 }
 
-impl Gaps {
+impl OpenGaps {
     /// Opens a gap after all others.
-    pub(super) fn open(&mut self, gap: Gap) {
+    pub(super) fn open(&mut self, gap: SequenceGap) {
         self.open.push(gap);
         self.limit();
     }
 
     /// Removes what a segment with these sequence numbers fills from the gaps; returns the filled parts, in the order
     /// of the stream.
-    pub(super) fn fill(&mut self, start: u64, end: u64) -> Vec<Gap> {
+    pub(super) fn fill(&mut self, start: u64, end: u64) -> Vec<SequenceGap> {
         let from = self.open.partition_point(|g| g.end <= start);
         let to = from + self.open[from..].partition_point(|g| g.start < end);
         let (Some(first), Some(last)) = (self.open[from..to].first(), self.open[from..to].last()) else {
             return Vec::new();
         };
-        let left = [Gap { end: start, ..*first }, Gap { start: end, ..*last }];
+        let left = [SequenceGap { end: start, ..*first }, SequenceGap { start: end, ..*last }];
         let left = left.into_iter().filter(|g| g.start < g.end);
-        let touched: Vec<Gap> = self.open.splice(from..to, left).collect();
+        let touched: Vec<SequenceGap> = self.open.splice(from..to, left).collect();
         self.limit();
-        touched.into_iter().map(|g| Gap { start: g.start.max(start), end: g.end.min(end), ..g }).collect()
+        touched
+            .into_iter()
+            .map(|g| SequenceGap { start: g.start.max(start), end: g.end.min(end), ..g })
+            .collect()
     }
 
     /// Everything before `ack` has arrived: the capture missed the gaps there.
@@ -58,13 +61,13 @@ impl Gaps {
     }
 
     fn limit(&mut self) {
-        let beyond = self.open.len().saturating_sub(REMEMBERED);
+        let beyond = self.open.len().saturating_sub(MAX_GAPS);
         self.unfilled += self.open.drain(..beyond).count() as u64;
     }
 
     /// The open gaps.
     #[cfg(test)]
-    pub(super) fn list(&self) -> &[Gap] {
+    pub(super) fn list(&self) -> &[SequenceGap] {
         &self.open
     }
 }
@@ -73,15 +76,15 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    fn gaps(list: &[(u64, u64)]) -> Gaps {
-        let mut gaps = Gaps::default();
+    fn gaps(list: &[(u64, u64)]) -> OpenGaps {
+        let mut gaps = OpenGaps::default();
         list.iter().for_each(|&(start, end)| {
-            gaps.open(Gap { start, end, opened: WallTime(start as i64), opener: 0 });
+            gaps.open(SequenceGap { start, end, opened: WallTime(start as i64), opener: 0 });
         });
         gaps
     }
 
-    fn parts(list: &[Gap]) -> Vec<(u64, u64, i64)> {
+    fn parts(list: &[SequenceGap]) -> Vec<(u64, u64, i64)> {
         list.iter().map(|g| (g.start, g.end, g.opened.0)).collect()
     }
 
@@ -110,7 +113,7 @@ mod tests {
     fn more_gaps_than_fit_are_counted() {
         let list: Vec<_> = (0..300).map(|i| (i * 10, i * 10 + 5)).collect();
         let g = gaps(&list);
-        assert_eq!((g.list().len(), g.unfilled()), (REMEMBERED, 300));
+        assert_eq!((g.list().len(), g.unfilled()), (MAX_GAPS, 300));
         assert_eq!(g.list().first().map(|g| g.start), Some(440));
     }
 }

@@ -1,15 +1,15 @@
-//! [`History`]: the delivery of one direction's data over time, if it is recorded.
+//! [`DeliveredSegments`]: the delivery of one direction's data over time, if it is recorded.
 
 use super::delay_causes::{DeliveryHistory, SegmentTimes};
 use super::flight::InFlight;
 use jitlat_core::time::WallTime;
 
 /// Most segments recorded of a direction, and most times at which a window delayed it.
-const REMEMBERED: usize = 1 << 20;
+const MAX_SEGMENTS: usize = 1 << 20;
 
 /// What a direction has delivered so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct DeliveredSegments {
     /// Sequence number of the stream's first byte, unwrapped; `None` if the SYN was not seen.
     begin: Option<u64>,
     segments: Vec<SegmentTimes>,
@@ -18,7 +18,7 @@ pub(super) struct History {
     closed: Vec<(WallTime, WallTime)>,
 }
 
-impl History {
+impl DeliveredSegments {
     /// Sets where the stream begins.
     pub(super) fn begin(&mut self, start: u64) {
         self.begin.get_or_insert(start);
@@ -28,7 +28,7 @@ impl History {
     pub(super) fn keep(&mut self, x: &InFlight) {
         if let Some(begin) = self.begin
             && x.end > begin
-            && self.segments.len() < REMEMBERED
+            && self.segments.len() < MAX_SEGMENTS
         {
             self.segments.push(SegmentTimes {
                 end: x.end - begin,
@@ -54,7 +54,7 @@ impl History {
     pub(super) fn delivered<'a>(
         &self,
         open: impl Iterator<Item = &'a InFlight>,
-        peer: Option<&History>,
+        peer: Option<&DeliveredSegments>,
     ) -> Option<DeliveryHistory> {
         self.begin?;
         let mut whole = self.clone();
@@ -75,7 +75,7 @@ impl History {
 }
 
 fn remember(list: &mut Vec<(WallTime, WallTime)>, times: (WallTime, WallTime)) {
-    if list.len() < REMEMBERED {
+    if list.len() < MAX_SEGMENTS {
         list.push(times);
     }
 }
@@ -83,15 +83,15 @@ fn remember(list: &mut Vec<(WallTime, WallTime)>, times: (WallTime, WallTime)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::segment::Segment;
+    use crate::tcp::segment::TcpSegment;
 
     fn stretch(start: u64, end: u64) -> InFlight {
-        InFlight::new(WallTime(end as i64), &Segment::default(), (start, end))
+        InFlight::new(WallTime(end as i64), &TcpSegment::default(), (start, end))
     }
 
     #[test]
     fn what_arrived_is_counted_from_the_beginning_of_the_stream() {
-        let mut h = History::default();
+        let mut h = DeliveredSegments::default();
         h.keep(&stretch(100, 200));
         assert!(h.delivered([].iter(), None).is_none(), "the beginning was not seen");
         h.begin(100);
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn a_long_history_is_bounded() {
-        let mut h = History::default();
+        let mut h = DeliveredSegments::default();
         h.begin(0);
-        for k in 0..REMEMBERED as u64 + 2 {
+        for k in 0..MAX_SEGMENTS as u64 + 2 {
             h.keep(&stretch(k, k + 1));
             h.keep_full(WallTime(0), WallTime(1));
         }
-        assert_eq!((h.segments.len(), h.full.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((h.segments.len(), h.full.len()), (MAX_SEGMENTS, MAX_SEGMENTS));
     }
 
     #[test]
     fn times_that_a_window_held_up_count_once() {
         let at = |(from, to)| (WallTime(from), WallTime(to));
-        let (mut h, mut peer) = (History::default(), History::default());
+        let (mut h, mut peer) = (DeliveredSegments::default(), DeliveredSegments::default());
         h.begin(0);
         for (from, to) in [(10, 20), (40, 50), (70, 80)] {
             h.keep_full(WallTime(from), WallTime(to));

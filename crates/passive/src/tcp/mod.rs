@@ -20,22 +20,23 @@ mod segment;
 mod verdict;
 mod window;
 
-pub use answer::{TcpWay, answer, ways};
+pub use answer::{TcpDirection, answer, directions};
 pub use between::{BetweenPoints, DirectionBetween, put_together};
-pub use connection::Connection;
+pub use connection::ObservedConnection;
 pub use delay_causes::{
-    CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, Framing, ObservedRecord, SegmentTimes,
+    CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, ObservedRecord, RecordFraming,
+    SegmentTimes,
 };
 pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
 pub use result::{TcpPoint, TcpResult};
 pub use rounds::{SegmentRound, SegmentRounds};
-pub use segment::Segment;
+pub use segment::TcpSegment;
 pub use verdict::explain_delays;
 
-use super::packet::Packet;
-use connection::{ConnectionState, End, socket};
+use super::packet::IpPacket;
+use connection::{ConnectionState, TcpEndpoint, socket};
 use core::net::SocketAddr;
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;
@@ -43,7 +44,7 @@ use jitlat_core::time::WallTime;
 use std::collections::HashMap;
 
 /// Most connections followed; further ones are only counted. Unit tests are run with few.
-const CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
+const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 
 /// Observes one connection segment by segment, for figures.
 pub trait ConnectionObserver {
@@ -60,7 +61,7 @@ pub struct TcpAnalyzer {
     /// In the order of their first segment.
     connections: Vec<ConnectionState>,
     /// Which connection is between two ends, the lesser first; the latest, if there were several.
-    known: HashMap<(End, End), usize, RandomState>,
+    known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
     segments: u64,
     not_followed: u64,
     events: Vec<TcpEvent>,
@@ -76,7 +77,7 @@ impl TcpAnalyzer {
 
     /// How the data from the client (`up`) or from the server of a connection were delivered; `None` if it was not
     /// followed from its beginning.
-    pub fn delivery_history(&self, of: &Connection, up: bool) -> Option<DeliveryHistory> {
+    pub fn delivery_history(&self, of: &ObservedConnection, up: bool) -> Option<DeliveryHistory> {
         let end = |a: SocketAddr| (bits(a.ip()), a.port());
         let (client, server) = (end(of.client), end(of.server));
         let is_it = |c: &&ConnectionState| (c.client, c.server, c.first) == (client, server, of.first);
@@ -85,10 +86,10 @@ impl TcpAnalyzer {
 
     /// Handles a packet; returns its events.
     #[inline]
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
         self.events.clear();
         let (mut from, mut to) = Default::default();
-        if let Some(s) = Segment::of(p) {
+        if let Some(s) = TcpSegment::of(p) {
             let (src, dst) = p.ends();
             (from, to) = ((src, s.ports.0), (dst, s.ports.1));
             self.segment(at, from, to, &s);
@@ -96,13 +97,13 @@ impl TcpAnalyzer {
         self.events.iter().map(move |e| DirectedEvent { from: socket(from), to: socket(to), event: *e })
     }
 
-    fn segment(&mut self, at: WallTime, from: End, to: End, s: &Segment) {
+    fn segment(&mut self, at: WallTime, from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {
         self.segments += 1;
         let key = if from <= to { (from, to) } else { (to, from) };
         let known = self.known.get(&key).copied();
         let n = match known.filter(|n| !self.connections[*n].is_succeeded_by(at, from, s)) {
             Some(n) => n,
-            None if self.connections.len() >= CONNECTIONS => {
+            None if self.connections.len() >= MAX_CONNECTIONS => {
                 self.not_followed += 1;
                 return;
             }
@@ -118,7 +119,7 @@ impl TcpAnalyzer {
     }
 
     /// The state of both directions of a packet's connection after it: data from the client, data from the server.
-    pub fn status(&self, at: WallTime, p: &Packet<'_>) -> Option<[DirectionStatus; 2]> {
+    pub fn status(&self, at: WallTime, p: &IpPacket<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
         let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
@@ -141,7 +142,7 @@ impl TcpAnalyzer {
     }
 
     /// All connections, in the order of their first segment.
-    pub fn finish(&self) -> Vec<Connection> {
+    pub fn finish(&self) -> Vec<ObservedConnection> {
         self.connections.iter().map(ConnectionState::finish).collect()
     }
 }

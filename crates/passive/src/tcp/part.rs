@@ -5,10 +5,10 @@
 //! together are those of the whole.
 
 use super::{
-    BetweenPoints, Connection, DirectedEvent, DirectionFigures, TcpEvent, TcpPoint, TcpResult, notes,
+    BetweenPoints, DirectedEvent, DirectionFigures, ObservedConnection, TcpEvent, TcpPoint, TcpResult, notes,
 };
 use crate::part::{PartError, seal, unseal};
-use crate::{Packet, Sides};
+use crate::{IpPacket, Sides};
 use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
@@ -20,9 +20,9 @@ const FIRST_LINE: &[u8] = b"jitlat tcp part 1\n";
 /// The same, of any version.
 const ANY_VERSION: &[u8] = b"jitlat tcp part ";
 /// Most parts.
-const MOST: u32 = 4096;
+const MAX_PARTS: u32 = 4096;
 /// No count and no time of a capture is larger.
-const LARGEST: u64 = 1 << 62;
+const MAX_COUNT: u64 = 1 << 62;
 
 /// Which connections: part `number` of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl ConnectionShare {
 
     /// Whether a packet's connection belongs to it. Both directions of a connection do, or neither.
     #[inline]
-    pub fn has(&self, p: &Packet<'_>) -> bool {
+    pub fn has(&self, p: &IpPacket<'_>) -> bool {
         if self.of == 1 {
             return true;
         }
@@ -55,7 +55,7 @@ impl ConnectionShare {
     }
 
     fn is_possible(&self) -> bool {
-        (1..=MOST).contains(&self.of) && (1..=self.of).contains(&self.number)
+        (1..=MAX_PARTS).contains(&self.of) && (1..=self.of).contains(&self.number)
     }
 }
 
@@ -72,9 +72,9 @@ impl FromStr for ConnectionShare {
         let parsed = text.split_once('/').and_then(|(number, of)| {
             Some(ConnectionShare { number: number.parse().ok()?, of: of.parse().ok()? })
         });
-        parsed
-            .filter(ConnectionShare::is_possible)
-            .ok_or_else(|| format!("'{text}' is no part: write 1/4 for the first of four ({MOST} at most)"))
+        parsed.filter(ConnectionShare::is_possible).ok_or_else(|| {
+            format!("'{text}' is no part: write 1/4 for the first of four ({MAX_PARTS} at most)")
+        })
     }
 }
 
@@ -121,7 +121,7 @@ pub struct FoundConnection {
     /// At which packet of the capture it begins.
     pub begins: u64,
     /// Its figures.
-    pub connection: Connection,
+    pub connection: ObservedConnection,
     /// What two points show of it.
     pub between: Option<BetweenPoints>,
 }
@@ -205,15 +205,15 @@ impl ConnectionsPart {
         let points = self.points.len() == 1 + usize::from(self.pair.is_some());
         let counts = [self.segments, self.not_followed[0], self.not_followed[1]];
         let connection = |f: &FoundConnection| {
-            let Connection { first, last, up, down, .. } = &f.connection;
+            let ObservedConnection { first, last, up, down, .. } = &f.connection;
             first.0 <= last.0
-                && [first.0, last.0].iter().all(|at| at.unsigned_abs() < LARGEST)
+                && [first.0, last.0].iter().all(|at| at.unsigned_abs() < MAX_COUNT)
                 && [up, down].iter().all(|d| is_possible(d))
         };
         points
             && matches!(self.shares[..], [share] if share.is_possible())
-            && counts.iter().all(|n| *n < LARGEST)
-            && self.points.iter().all(|p| [p.packets, p.skipped, p.drops].iter().all(|n| *n < LARGEST))
+            && counts.iter().all(|n| *n < MAX_COUNT)
+            && self.points.iter().all(|p| [p.packets, p.skipped, p.drops].iter().all(|n| *n < MAX_COUNT))
             && self.connections.iter().all(connection)
     }
 

@@ -1,12 +1,12 @@
 //! [`TcpResult`]: TCP connections at one or two capture points.
 
-use super::{BetweenPoints, Connection};
+use super::{BetweenPoints, ObservedConnection};
 
 /// The connections at one point.
 #[derive(Clone, Debug, Default)]
 pub struct TcpPoint {
     /// Its connections, those with most bytes first.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<ObservedConnection>,
     /// TCP segments seen.
     pub segments: u64,
     /// Segments of connections beyond the limit.
@@ -34,7 +34,7 @@ pub struct TcpResult {
 
 impl TcpResult {
     /// The connections, each with what two points show of it.
-    pub fn connections(&self) -> impl Iterator<Item = (&Connection, Option<&BetweenPoints>)> {
+    pub fn connections(&self) -> impl Iterator<Item = (&ObservedConnection, Option<&BetweenPoints>)> {
         let between = |(i, c)| (c, self.between.get(i).and_then(Option::as_ref));
         self.first.connections.iter().enumerate().map(between)
     }

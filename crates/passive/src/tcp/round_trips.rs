@@ -1,19 +1,19 @@
 //! [`RoundTrips`]: round trips from the capture point to the receiver and back, by acknowledgements and by timestamps.
 
-use crate::{Spread, SpreadFigures};
+use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Most timestamps that wait for their echo.
-const ECHOES: usize = 1 << 12;
+const MAX_PENDING_ECHOES: usize = 1 << 12;
 /// The smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
 /// The round trips of one direction's data.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
-    by_ack: Spread,
-    by_timestamp: Spread,
+    by_ack: SpanSpread,
+    by_timestamp: SpanSpread,
     /// Time stamps of segments, and when each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
@@ -26,8 +26,8 @@ pub(super) struct RoundTrips {
 impl Default for RoundTrips {
     fn default() -> RoundTrips {
         RoundTrips {
-            by_ack: Spread::of_flow(),
-            by_timestamp: Spread::of_flow(),
+            by_ack: SpanSpread::of_flow(),
+            by_timestamp: SpanSpread::of_flow(),
             echoes: VecDeque::new(),
             least: None,
             smoothed: None,
@@ -42,7 +42,7 @@ impl RoundTrips {
         if self.echoes.back().is_none_or(|(v, _)| *v != value) {
             self.echoes.push_back((value, at));
         }
-        if self.echoes.len() > ECHOES {
+        if self.echoes.len() > MAX_PENDING_ECHOES {
             self.echoes.pop_front();
         }
     }

@@ -1,21 +1,22 @@
 //! [`SegmentRounds`]: what became of each data segment that left towards the far side: acknowledged, and when, or lost beyond the capture
 //! point. For captures without an end, in bounded memory.
 
-use super::connection::End;
-use super::segment::{FIN, RST, SYN, Segment};
-use crate::{Packet, Sides, Way};
+use super::connection::TcpEndpoint;
+use super::segment::{FIN, RST, SYN, TcpSegment};
+use crate::{IpPacket, Sides};
 use foldhash::fast::RandomState;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
 /// Most connections followed at a time; segments of further ones are only counted. Unit tests have few.
-const CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
+const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 /// Most segments of a connection that wait for their acknowledgement.
-const IN_FLIGHT: usize = 1 << 12;
+const MAX_IN_FLIGHT: usize = 1 << 12;
 /// A connection of which nothing was seen for so long is over.
-const IDLE: Span = Span::seconds(120);
+const IDLE_TIMEOUT: Span = Span::seconds(120);
 /// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
-const BEYOND: u64 = 1 << 30;
+const MAX_ACK_LEAD: u64 = 1 << 30;
 
 /// What became of a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct SegmentRound {
 pub struct SegmentRounds {
     sides: Sides,
     port: Option<u16>,
-    connections: HashMap<(End, End), Sent, RandomState>,
+    connections: HashMap<(TcpEndpoint, TcpEndpoint), SentData, RandomState>,
     fates: Vec<SegmentRound>,
     not_followed: u64,
     swept: Option<WallTime>,
@@ -41,15 +42,15 @@ pub struct SegmentRounds {
 
 /// The data of one connection towards the far side.
 #[derive(Debug)]
-struct Sent {
+struct SentData {
     /// Sequence number after the highest byte seen, unwrapped.
     next: u64,
-    flight: VecDeque<Waiting>,
+    flight: VecDeque<UnackedSegment>,
     last: WallTime,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct UnackedSegment {
     start: u64,
     end: u64,
     first: WallTime,
@@ -76,17 +77,17 @@ impl SegmentRounds {
     }
 
     /// Handles a packet.
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) {
-        let (Some(way), Some(s)) = (self.sides.way(p), Segment::of(p)) else { return };
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) {
+        let (Some(direction), Some(s)) = (self.sides.direction(p), TcpSegment::of(p)) else { return };
         if self.port.is_some_and(|port| s.ports.0 != port && s.ports.1 != port) {
             return;
         }
         self.sweep(at);
         let (src, dst) = p.ends();
         let (from, to) = ((src, s.ports.0), (dst, s.ports.1));
-        match way {
-            Way::Out => self.sent(at, (from, to), &s, p.length),
-            Way::In => self.answered(at, (to, from), &s),
+        match direction {
+            Direction::Up => self.sent(at, (from, to), &s, p.length),
+            Direction::Down => self.answered(at, (to, from), &s),
         }
     }
 
@@ -105,7 +106,7 @@ impl SegmentRounds {
         self.connections.values_mut().for_each(|own| own.flight.clear());
     }
 
-    fn sent(&mut self, at: WallTime, key: (End, End), s: &Segment, length: u32) {
+    fn sent(&mut self, at: WallTime, key: (TcpEndpoint, TcpEndpoint), s: &TcpSegment, length: u32) {
         if s.length() == 0 && !s.has(RST) {
             return;
         }
@@ -116,11 +117,11 @@ impl SegmentRounds {
         if s.has(RST) {
             return;
         }
-        if !self.connections.contains_key(&key) && self.connections.len() >= CONNECTIONS {
+        if !self.connections.contains_key(&key) && self.connections.len() >= MAX_CONNECTIONS {
             self.not_followed += 1;
             return;
         }
-        let begin = Sent { next: u64::from(s.seq) + (1 << 40), flight: VecDeque::new(), last: at };
+        let begin = SentData { next: u64::from(s.seq) + (1 << 40), flight: VecDeque::new(), last: at };
         let own = self.connections.entry(key).or_insert(begin);
         own.last = at;
         let start = unwrap(own.next, s.seq);
@@ -132,7 +133,7 @@ impl SegmentRounds {
         if start >= own.next {
             own.next = end;
             let timestamp = s.timestamps.map(|t| t.0);
-            own.flight.push_back(Waiting {
+            own.flight.push_back(UnackedSegment {
                 start,
                 end,
                 first: at,
@@ -141,7 +142,7 @@ impl SegmentRounds {
                 again: false,
                 done: false,
             });
-            if own.flight.len() > IN_FLIGHT {
+            if own.flight.len() > MAX_IN_FLIGHT {
                 own.flight.pop_front();
             }
         } else {
@@ -149,7 +150,7 @@ impl SegmentRounds {
         }
     }
 
-    fn answered(&mut self, at: WallTime, key: (End, End), s: &Segment) {
+    fn answered(&mut self, at: WallTime, key: (TcpEndpoint, TcpEndpoint), s: &TcpSegment) {
         if s.has(RST) {
             self.connections.remove(&key);
             return;
@@ -157,11 +158,12 @@ impl SegmentRounds {
         let (Some(own), Some(ack)) = (self.connections.get_mut(&key), s.ack) else { return };
         own.last = at;
         let ack = unwrap(own.next, ack);
-        if ack > own.next + BEYOND {
+        if ack > own.next + MAX_ACK_LEAD {
             return;
         }
         let fates = &mut self.fates;
-        let arrived = |w: &Waiting| SegmentRound { sent: w.first, acknowledged: Some(at), length: w.length };
+        let arrived =
+            |w: &UnackedSegment| SegmentRound { sent: w.first, acknowledged: Some(at), length: w.length };
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(own.next, left), unwrap(own.next, right));
             // The first block has the segment that made the receiver answer; one below the acknowledgement is of a copy.
@@ -196,11 +198,11 @@ impl SegmentRounds {
 
     /// Forgets connections of which nothing was seen for long.
     fn sweep(&mut self, at: WallTime) {
-        if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE.0 / 8) {
+        if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE_TIMEOUT.0 / 8) {
             return;
         }
         self.swept = Some(at);
-        self.connections.retain(|_, own| (at - own.last).0.abs() < IDLE.0);
+        self.connections.retain(|_, own| (at - own.last).0.abs() < IDLE_TIMEOUT.0);
     }
 }
 
@@ -343,20 +345,20 @@ mod tests {
     #[test]
     fn connections_end_and_are_bounded() {
         let mut seen = Seen::new();
-        for port in 0..CONNECTIONS as u16 + 3 {
+        for port in 0..MAX_CONNECTIONS as u16 + 3 {
             seen.at(0, Seg { port, ..out(0) });
         }
-        assert_eq!((seen.0.connections.len(), seen.0.not_followed()), (CONNECTIONS, 3));
+        assert_eq!((seen.0.connections.len(), seen.0.not_followed()), (MAX_CONNECTIONS, 3));
         seen.at(1, Seg { flags: RST, port: 1, ..ack(0) });
-        assert_eq!(seen.0.connections.len(), CONNECTIONS - 1);
+        assert_eq!(seen.0.connections.len(), MAX_CONNECTIONS - 1);
         seen.at(2, Seg { flags: FIN, port: 0, ..ack(1000) });
-        assert_eq!(seen.0.connections.len(), CONNECTIONS - 2);
+        assert_eq!(seen.0.connections.len(), MAX_CONNECTIONS - 2);
         seen.at(200_000, Seg { port: 9999, ..out(0) });
         assert_eq!(seen.0.connections.len(), 1, "the others are idle");
         // One that never is acknowledged holds a bounded number.
-        for k in 0..IN_FLIGHT as u32 + 9 {
+        for k in 0..MAX_IN_FLIGHT as u32 + 9 {
             seen.at(200_000, Seg { port: 9999, ..out(1000 + k * 1000) });
         }
-        assert_eq!(seen.0.connections.values().next().unwrap().flight.len(), IN_FLIGHT);
+        assert_eq!(seen.0.connections.values().next().unwrap().flight.len(), MAX_IN_FLIGHT);
     }
 }

@@ -1,6 +1,6 @@
 //! A TCP segment with the fields that the analysis uses.
 
-use crate::packet::{Packet, TCP, tcp};
+use crate::packet::{IpPacket, TCP, tcp};
 
 pub(super) const FIN: u8 = 1;
 pub(super) const SYN: u8 = 2;
@@ -15,12 +15,12 @@ mod option {
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
     /// The largest window scale (RFC 7323 §2.3).
-    pub(super) const MOST_SCALE: u8 = 14;
+    pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 }
 
 /// One captured TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     /// Source and destination port.
     pub ports: (u16, u16),
     /// Sequence number of the first byte.
@@ -43,10 +43,10 @@ pub struct Segment {
     pub ident: u32,
 }
 
-impl Segment {
+impl TcpSegment {
     /// Parses a segment; `None` if the packet is not TCP or its header was not captured. A truncated or invalid option
     /// ends the list.
-    pub fn of(p: &Packet<'_>) -> Option<Segment> {
+    pub fn of(p: &IpPacket<'_>) -> Option<TcpSegment> {
         if p.protocol != TCP || p.is_later_fragment() {
             return None;
         }
@@ -60,7 +60,7 @@ impl Segment {
             return None;
         }
         let flags = h[tcp::FLAGS];
-        let mut s = Segment {
+        let mut s = TcpSegment {
             ports: p.ports()?,
             seq: be32(h, tcp::SEQUENCE)?,
             ack: (flags & ACK != 0).then(|| be32(h, tcp::ACKNOWLEDGEMENT)).flatten(),
@@ -68,7 +68,7 @@ impl Segment {
             window: u16::from_be_bytes([h[tcp::WINDOW], h[tcp::WINDOW + 1]]),
             payload: p.payload_length(),
             ident: p.ident,
-            ..Segment::default()
+            ..TcpSegment::default()
         };
         let mut o = t.get(tcp::OPTIONS..header.min(t.len())).unwrap_or_default();
         while let [kind, rest @ ..] = o {
@@ -80,7 +80,7 @@ impl Segment {
                     let data = &whole[2..];
                     match (kind, data.len()) {
                         (option::WINDOW_SCALE, 1) if flags & SYN != 0 => {
-                            s.window_scale = Some(data[0].min(option::MOST_SCALE));
+                            s.window_scale = Some(data[0].min(option::MAX_WINDOW_SCALE));
                         }
                         (option::SACK, 8..) => s.sack = be32(data, 0).zip(be32(data, 4)),
                         (option::TIMESTAMPS, 8) => s.timestamps = be32(data, 0).zip(be32(data, 4)),
@@ -119,18 +119,18 @@ mod tests {
         v
     }
 
-    fn segment(v: &[u8]) -> Option<Segment> {
-        Segment::of(&decode(LinkType::RAW, v, u32::from(v[3])).unwrap())
+    fn segment(v: &[u8]) -> Option<TcpSegment> {
+        TcpSegment::of(&decode(LinkType::RAW, v, u32::from(v[3])).unwrap())
     }
 
-    fn with_options(flags: u8, options: &[u8]) -> Segment {
+    fn with_options(flags: u8, options: &[u8]) -> TcpSegment {
         segment(&packet(flags, 5 + options.len() as u8 / 4, options, &[8, 10, 9, 9, 9, 9, 9, 9, 9, 9]))
             .unwrap()
     }
 
     #[test]
     fn fields_of_a_segment() {
-        let plain = Segment {
+        let plain = TcpSegment {
             ports: (40_000, 80),
             seq: 0x0102_0304,
             ack: Some(0x0506_0708),
@@ -138,7 +138,7 @@ mod tests {
             window: 0x2001,
             payload: 3,
             ident: 0x1234,
-            ..Segment::default()
+            ..TcpSegment::default()
         };
         assert_eq!(segment(&packet(ACK | 8, 5, &[], b"abc")), Some(plain));
         let without = segment(&packet(FIN, 5, &[], &[])).unwrap();

@@ -30,21 +30,27 @@ impl Talk {
 
     fn of(analyzer: TcpAnalyzer) -> Talk {
         let mut t = Talk { analyzer, events: vec![], ident: 0 };
-        t.raw(0, true, Segment { seq: 999, flags: SYN, window: 1000, ..Segment::default() });
+        t.raw(0, true, TcpSegment { seq: 999, flags: SYN, window: 1000, ..TcpSegment::default() });
         t.raw(
             30,
             false,
-            Segment { seq: 4999, ack: Some(1000), flags: SYN | ACK, window: 1000, ..Segment::default() },
+            TcpSegment {
+                seq: 4999,
+                ack: Some(1000),
+                flags: SYN | ACK,
+                window: 1000,
+                ..TcpSegment::default()
+            },
         );
         t.raw(
             40,
             true,
-            Segment { seq: 1000, ack: Some(5000), flags: ACK, window: 1000, ..Segment::default() },
+            TcpSegment { seq: 1000, ack: Some(5000), flags: ACK, window: 1000, ..TcpSegment::default() },
         );
         t
     }
 
-    fn raw(&mut self, ms: i64, up: bool, s: Segment) {
+    fn raw(&mut self, ms: i64, up: bool, s: TcpSegment) {
         let (from, to) = if up { (client(), server()) } else { (server(), client()) };
         self.analyzer.events.clear();
         let end = |a: SocketAddr| (jitlat_core::prefix::bits(a.ip()), a.port());
@@ -58,15 +64,28 @@ impl Talk {
         self.raw(ms, true, self.segment(offset, self.ident));
     }
 
-    fn segment(&self, offset: u32, ident: u32) -> Segment {
+    fn segment(&self, offset: u32, ident: u32) -> TcpSegment {
         let seq = 1000u32.wrapping_add(offset);
-        Segment { seq, ack: Some(5000), flags: ACK, window: 1000, payload: 100, ident, ..Segment::default() }
+        TcpSegment {
+            seq,
+            ack: Some(5000),
+            flags: ACK,
+            window: 1000,
+            payload: 100,
+            ident,
+            ..TcpSegment::default()
+        }
     }
 
     /// The server acknowledges everything before `offset`.
     fn ack(&mut self, ms: i64, offset: u32) {
-        let s =
-            Segment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window: 1000, ..Segment::default() };
+        let s = TcpSegment {
+            seq: 5000,
+            ack: Some(1000 + offset),
+            flags: ACK,
+            window: 1000,
+            ..TcpSegment::default()
+        };
         self.raw(ms, false, s);
     }
 
@@ -134,13 +153,13 @@ fn what_the_receiver_reports_twice_was_not_lost() {
     t.ack(190, 200); // of both, so that its time stamp would be of the first
     let probed = t.up();
     assert_eq!((probed.retransmissions, probed.lost_after, probed.spurious), (1, 1, 0));
-    let twice = Segment {
+    let twice = TcpSegment {
         seq: 5000,
         ack: Some(1200),
         flags: ACK,
         window: 1000,
         sack: Some((1100, 1200)),
-        ..Segment::default()
+        ..TcpSegment::default()
     };
     (0..2).for_each(|_| t.raw(191, false, twice));
     let f = t.up();
@@ -167,7 +186,7 @@ fn a_packet_numbered_before_the_one_that_overtook_it_is_not_sent_again() {
     let with = |ident| {
         let mut t = Talk::new();
         t.data(100, 0);
-        let numbered = |t: &Talk, offset, ident| Segment { ident, ..t.segment(offset, 0) };
+        let numbered = |t: &Talk, offset, ident| TcpSegment { ident, ..t.segment(offset, 0) };
         let (opener, late) = (numbered(&t, 200, 42), numbered(&t, 100, ident));
         t.raw(102, true, opener);
         (0..4).for_each(|i| t.ack(103 + i, 100));
@@ -184,7 +203,7 @@ fn a_packet_numbered_before_the_one_that_overtook_it_is_not_sent_again() {
 fn an_empty_segment_with_the_last_number_again_is_a_probe() {
     let mut t = Talk::new();
     t.data(100, 0);
-    let probe = Segment { payload: 0, ..t.segment(99, 0) };
+    let probe = TcpSegment { payload: 0, ..t.segment(99, 0) };
     t.raw(120, true, probe);
     assert_eq!(t.up().keep_alives, 0, "not everything is acknowledged");
     t.ack(150, 100);
@@ -203,7 +222,7 @@ fn closed() -> Talk {
 
 /// The server acknowledges everything before `offset` and advertises this window.
 fn window(t: &mut Talk, ms: i64, offset: u32, window: u16) {
-    let s = Segment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window, ..Segment::default() };
+    let s = TcpSegment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window, ..TcpSegment::default() };
     t.raw(ms, false, s);
 }
 
@@ -211,7 +230,7 @@ fn window(t: &mut Talk, ms: i64, offset: u32, window: u16) {
 fn byte(t: &mut Talk, ms: i64, offset: u32) {
     t.ident += 1;
     let s = t.segment(offset, t.ident);
-    t.raw(ms, true, Segment { payload: 1, ..s });
+    t.raw(ms, true, TcpSegment { payload: 1, ..s });
 }
 
 #[test]
@@ -254,7 +273,7 @@ fn a_byte_is_a_probe_only_of_a_closed_window_and_when_all_is_acknowledged() {
         let mut t = closed();
         change(&mut t);
         let s = t.segment(at, 9);
-        t.raw(350, true, Segment { payload: size, ..s });
+        t.raw(350, true, TcpSegment { payload: size, ..s });
         t.up().keep_alives
     };
     assert_eq!(of(100, 1, |_| ()), 1);
@@ -277,10 +296,10 @@ fn the_same_packet_twice_is_a_duplicate() {
 fn windows_close_open_and_fill() {
     let mut t = Talk::new();
     (0..10).for_each(|i| t.data(100, i * 100));
-    let closed = Segment { seq: 5000, ack: Some(2000), flags: ACK, window: 0, ..Segment::default() };
+    let closed = TcpSegment { seq: 5000, ack: Some(2000), flags: ACK, window: 0, ..TcpSegment::default() };
     t.raw(150, false, closed);
     t.raw(160, false, closed);
-    t.raw(650, false, Segment { window: 1000, ..closed });
+    t.raw(650, false, TcpSegment { window: 1000, ..closed });
     let c = t.analyzer.finish().remove(0);
     assert_eq!((c.up.window_full, c.down.zero_windows, c.down.zero_window_ns), (1, 1, Span(500 * MS)));
     assert_eq!(t.events.last(), Some(&(650, EventKind::WindowOpens)));
@@ -289,16 +308,16 @@ fn windows_close_open_and_fill() {
 #[test]
 fn timestamps_measure_what_acknowledgements_cannot() {
     let mut t = Talk::new();
-    let sent = |ts| Segment { timestamps: Some((ts, 7)), ..Talk::new().segment((ts - 1) * 100, ts) };
+    let sent = |ts| TcpSegment { timestamps: Some((ts, 7)), ..Talk::new().segment((ts - 1) * 100, ts) };
     t.raw(100, true, sent(1));
     t.raw(110, true, sent(2));
-    let echo = |ecr, ack| Segment {
+    let echo = |ecr, ack| TcpSegment {
         seq: 5000,
         ack: Some(ack),
         flags: ACK,
         window: 1000,
         timestamps: Some((9, ecr)),
-        ..Segment::default()
+        ..TcpSegment::default()
     };
     t.raw(140, false, echo(1, 1100));
     t.raw(145, false, echo(1, 1100));
@@ -321,7 +340,7 @@ fn sequence_numbers_wrap() {
 fn cut(t: &mut Talk, ms: i64, offset: u32, bytes: u32) {
     t.ident += 1;
     let s = t.segment(offset, t.ident);
-    t.raw(ms, true, Segment { payload: bytes, ..s });
+    t.raw(ms, true, TcpSegment { payload: bytes, ..s });
 }
 
 #[test]
@@ -366,7 +385,8 @@ fn a_gap_and_what_follows_it_in_one_segment() {
     t.ack(451, 400);
     assert_eq!(t.up().rtt_ack_ns.map(|r| (r.count, r.max)), Some((2, 50 * MS)));
     // The FIN is not a byte of the payload.
-    let fin = Segment { seq: 1300, ack: Some(5000), flags: ACK | FIN, payload: 100, ..Segment::default() };
+    let fin =
+        TcpSegment { seq: 1300, ack: Some(5000), flags: ACK | FIN, payload: 100, ..TcpSegment::default() };
     t.raw(500, true, fin);
     assert_eq!(t.up().unique_bytes, 400);
 }
@@ -397,7 +417,8 @@ fn a_connection_that_is_over_holds_little_and_its_ports_may_be_used_again() {
     let mut t = Talk::new();
     (0..5).for_each(|i| t.data(100 + i, i as u32 * 100));
     t.ack(150, 500);
-    let close = |seq, ack, flags| Segment { seq, ack: Some(ack), flags, window: 1000, ..Segment::default() };
+    let close =
+        |seq, ack, flags| TcpSegment { seq, ack: Some(ack), flags, window: 1000, ..TcpSegment::default() };
     t.raw(160, true, close(1500, 5000, FIN | ACK));
     t.raw(170, false, close(5000, 1501, FIN | ACK));
     t.raw(180, true, close(1501, 5001, ACK));
@@ -409,7 +430,7 @@ fn a_connection_that_is_over_holds_little_and_its_ports_may_be_used_again() {
     t.raw(380, true, close(1501, 5001, ACK));
     assert_eq!(t.up().rtt_ack_ns, before.rtt_ack_ns);
     // The same ports, an hour later.
-    t.raw(3_600_000, true, Segment { seq: 77, flags: SYN, window: 1000, ..Segment::default() });
+    t.raw(3_600_000, true, TcpSegment { seq: 77, flags: SYN, window: 1000, ..TcpSegment::default() });
     let c = t.analyzer.finish();
     assert_eq!((c.len(), c[0].up.retransmissions, c[1].first), (2, 0, WallTime(3_600_000 * MS)));
     assert_eq!((c[1].client, c[1].up.segments), (client(), 1));
@@ -419,28 +440,28 @@ fn a_connection_that_is_over_holds_little_and_its_ports_may_be_used_again() {
 fn a_connection_that_was_reset_is_over() {
     let mut t = Talk::new();
     t.data(100, 0);
-    t.raw(110, false, Segment { seq: 5000, ack: Some(1100), flags: RST | ACK, ..Segment::default() });
+    t.raw(110, false, TcpSegment { seq: 5000, ack: Some(1100), flags: RST | ACK, ..TcpSegment::default() });
     assert_eq!(t.analyzer.connections[0].remembered()[0], (0, 0));
     assert_eq!(t.up().rtt_ack_ns.map(|r| r.count), Some(2), "what the reset acknowledges is known");
-    t.raw(120, true, Segment { seq: 999, flags: SYN, window: 1000, ..Segment::default() });
+    t.raw(120, true, TcpSegment { seq: 999, flags: SYN, window: 1000, ..TcpSegment::default() });
     assert_eq!(t.analyzer.finish().len(), 2, "even with the same first number");
 }
 
 #[test]
 fn a_connection_that_is_half_closed_goes_on() {
     let mut t = Talk::new();
-    let server_sends = |seq, payload, ack| Segment {
+    let server_sends = |seq, payload, ack| TcpSegment {
         seq,
         payload,
         ack: Some(ack),
         flags: ACK,
         window: 1000,
-        ..Segment::default()
+        ..TcpSegment::default()
     };
     t.raw(
         100,
         true,
-        Segment { seq: 1000, ack: Some(5000), flags: FIN | ACK, window: 1000, ..Segment::default() },
+        TcpSegment { seq: 1000, ack: Some(5000), flags: FIN | ACK, window: 1000, ..TcpSegment::default() },
     );
     t.raw(110, false, server_sends(5000, 0, 1001));
     t.raw(120, false, server_sends(5000, 100, 1001));
@@ -451,9 +472,9 @@ fn a_connection_that_is_half_closed_goes_on() {
 fn what_opens_another_connection() {
     let syn = |seq, ack: Option<u32>| {
         let flags = if ack.is_some() { SYN | ACK } else { SYN };
-        Segment { seq, ack, flags, window: 1000, ..Segment::default() }
+        TcpSegment { seq, ack, flags, window: 1000, ..TcpSegment::default() }
     };
-    let connections = |ms, up, s: Segment| {
+    let connections = |ms, up, s: TcpSegment| {
         let mut t = Talk::new();
         t.raw(ms, up, s);
         t.analyzer.finish().len()
@@ -466,7 +487,7 @@ fn what_opens_another_connection() {
     );
     assert_eq!((connections(500, true, syn(7, None)), connections(1500, false, syn(7, Some(1000)))), (1, 2));
     let mut t = Talk::new();
-    t.raw(110, false, Segment { seq: 5000, ack: Some(1000), flags: RST | ACK, ..Segment::default() });
+    t.raw(110, false, TcpSegment { seq: 5000, ack: Some(1000), flags: RST | ACK, ..TcpSegment::default() });
     t.raw(120, false, syn(4999, Some(1000)));
     assert_eq!(t.analyzer.finish().len(), 1, "an answer opens nothing");
 }
@@ -474,11 +495,11 @@ fn what_opens_another_connection() {
 #[test]
 fn a_handshake_is_timed_from_both_sides() {
     let mut t = Talk { analyzer: TcpAnalyzer::default(), events: vec![], ident: 0 };
-    let s = |seq, ack, flags| Segment { seq, ack, flags, window: 1000, ..Segment::default() };
+    let s = |seq, ack, flags| TcpSegment { seq, ack, flags, window: 1000, ..TcpSegment::default() };
     t.raw(0, true, s(999, None, SYN));
     t.raw(30, false, s(4999, Some(1000), SYN | ACK));
     // The server sends at once: that is not the client's answer.
-    t.raw(35, false, Segment { payload: 10, ..s(5000, Some(1000), ACK) });
+    t.raw(35, false, TcpSegment { payload: 10, ..s(5000, Some(1000), ACK) });
     t.raw(42, true, s(1000, Some(5000), ACK));
     t.raw(60, true, s(1000, Some(5010), ACK));
     let c = t.analyzer.finish().remove(0);
@@ -536,8 +557,8 @@ fn a_byte_sent_again_when_all_is_acknowledged_probes_an_idle_connection() {
 
 #[test]
 fn a_duplicate_acknowledgement_changes_nothing_while_data_are_in_flight() {
-    let same = Segment { seq: 5000, ack: Some(1100), flags: ACK, window: 1000, ..Segment::default() };
-    let duplicates = |again: Segment, in_flight: bool| {
+    let same = TcpSegment { seq: 5000, ack: Some(1100), flags: ACK, window: 1000, ..TcpSegment::default() };
+    let duplicates = |again: TcpSegment, in_flight: bool| {
         let mut t = Talk::new();
         t.data(100, 0);
         if in_flight {
@@ -549,11 +570,11 @@ fn a_duplicate_acknowledgement_changes_nothing_while_data_are_in_flight() {
     };
     assert_eq!(duplicates(same, true), 1);
     for (again, why) in [
-        (Segment { payload: 9, ..same }, "it carries data"),
-        (Segment { window: 900, ..same }, "the window changes"),
-        (Segment { flags: ACK | FIN, ..same }, "the end"),
-        (Segment { flags: ACK | SYN, ..same }, "a beginning"),
-        (Segment { ack: Some(1050), ..same }, "it is older"),
+        (TcpSegment { payload: 9, ..same }, "it carries data"),
+        (TcpSegment { window: 900, ..same }, "the window changes"),
+        (TcpSegment { flags: ACK | FIN, ..same }, "the end"),
+        (TcpSegment { flags: ACK | SYN, ..same }, "a beginning"),
+        (TcpSegment { ack: Some(1050), ..same }, "it is older"),
     ] {
         assert_eq!(duplicates(again, true), 0, "{why}");
     }
@@ -645,7 +666,7 @@ proptest::proptest! {
         let mut t = Talk::new();
         let opened = 1 + list.iter().filter(|l| l.0.3 & SYN != 0).count();
         for ((up, seq, ack, flags), payload, ms, pair) in list {
-            t.raw(ms, up, Segment { seq, ack, flags, payload, timestamps: pair, sack: pair, ..Segment::default() });
+            t.raw(ms, up, TcpSegment { seq, ack, flags, payload, timestamps: pair, sack: pair, ..TcpSegment::default() });
         }
         let c = t.analyzer.finish();
         proptest::prop_assert!((1..=opened).contains(&c.len()));

@@ -1,25 +1,25 @@
 //! Explains which delays of a connection were retransmissions, which a full window, and which the path.
 
-use super::{BetweenPoints, Connection, DirectionBetween, DirectionFigures};
+use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection};
 use crate::SpreadFigures;
 use jitlat_core::units::eng4;
 
 /// A queue shorter than this is not worth mentioning, in ns.
-const QUEUE: i64 = 5_000_000;
+const MIN_QUEUE_NS: i64 = 5_000_000;
 
 /// Fewest segments with payload from which anything is concluded.
-pub(super) const ENOUGH: u64 = 10;
+pub(super) const MIN_SEGMENTS: u64 = 10;
 
 /// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
-const DELAYED_ACK: i64 = 200_000_000;
+const MAX_ACK_DELAY_NS: i64 = 200_000_000;
 
 /// What delayed the data of each direction that has any.
-pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<String> {
-    let ways = [
+pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
+    let directions = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
         ("from server", &c.down, &c.up, between.map(|b| &b.down)),
     ];
-    let busy = ways.into_iter().filter(|(_, data, ..)| data.data_segments >= ENOUGH);
+    let busy = directions.into_iter().filter(|(_, data, ..)| data.data_segments >= MIN_SEGMENTS);
     busy.flat_map(|(name, data, peer, between)| {
         let parts = [path(data, between), retransmissions(data, between), window(data, peer, c.duration().0)];
         parts.into_iter().flatten().map(move |p| format!("{name}: {p}"))
@@ -38,7 +38,7 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
 /// Whether round trips show a queue: `Some(false)` where delayed acknowledgements would look the same; `None` if not.
 pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
-    (above > r.min && above > QUEUE).then_some(above >= DELAYED_ACK)
+    (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)
 }
 
 fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
@@ -65,7 +65,7 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
         )
     };
     if let Some(v) = between.and_then(|l| l.delay_variation_median_ns)
-        && above >= DELAYED_ACK
+        && above >= MAX_ACK_DELAY_NS
     {
         let share = (100.0 * v as f64 / above as f64).clamp(0.0, 100.0);
         text.push_str(&format!(", {share:.0} % of it between the two points"));

@@ -1,11 +1,11 @@
-//! [`Window`]: the receive window that one side advertises.
+//! [`TcpWindow`]: the receive window that one side advertises.
 
-use super::segment::{RST, SYN, Segment};
+use super::segment::{RST, SYN, TcpSegment};
 use jitlat_core::time::{Span, WallTime};
 
 /// What an advertisement changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum WindowChange {
     /// The window closed.
     Closed,
     /// It opened again, having been closed since.
@@ -14,7 +14,7 @@ pub(super) enum Change {
 
 /// The window one side has advertised last.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct TcpWindow {
     /// By its SYN; `None` if that was not seen.
     scale: Option<u8>,
     bytes: Option<u64>,
@@ -23,9 +23,9 @@ pub(super) struct Window {
     closed: Option<WallTime>,
 }
 
-impl Window {
+impl TcpWindow {
     /// Handles the window advertised in a segment of this side.
-    pub(super) fn note(&mut self, at: WallTime, s: &Segment) -> Option<Change> {
+    pub(super) fn note(&mut self, at: WallTime, s: &TcpSegment) -> Option<WindowChange> {
         if s.has(SYN) {
             self.scale = Some(s.window_scale.unwrap_or(0));
         }
@@ -41,18 +41,18 @@ impl Window {
         match (self.closed, bytes) {
             (None, 0) => {
                 self.closed = Some(at);
-                Some(Change::Closed)
+                Some(WindowChange::Closed)
             }
             (Some(since), 1..) => {
                 self.closed = None;
-                Some(Change::Opened(since))
+                Some(WindowChange::Opened(since))
             }
             _ => None,
         }
     }
 
     /// Whether a segment of this side does not change it.
-    pub(super) fn is_kept_by(&self, s: &Segment) -> bool {
+    pub(super) fn is_kept_by(&self, s: &TcpSegment) -> bool {
         self.field == Some(s.window)
     }
 
@@ -77,15 +77,15 @@ mod tests {
     use super::*;
     use crate::tcp::segment::ACK;
 
-    fn segment(window: u16, flags: u8) -> Segment {
-        Segment { window, flags, ack: Some(1), ..Segment::default() }
+    fn segment(window: u16, flags: u8) -> TcpSegment {
+        TcpSegment { window, flags, ack: Some(1), ..TcpSegment::default() }
     }
 
     #[test]
     fn a_window_is_scaled_but_in_a_syn() {
-        let mut w = Window::default();
+        let mut w = TcpWindow::default();
         assert_eq!(w.bytes(), None);
-        w.note(WallTime(0), &Segment { window_scale: Some(3), ..segment(100, SYN | ACK) });
+        w.note(WallTime(0), &TcpSegment { window_scale: Some(3), ..segment(100, SYN | ACK) });
         assert_eq!(w.bytes(), Some(100));
         w.note(WallTime(0), &segment(100, ACK));
         assert_eq!(w.bytes(), Some(800));
@@ -93,31 +93,34 @@ mod tests {
 
     #[test]
     fn a_reset_and_a_segment_that_acknowledges_nothing_leave_the_window() {
-        let mut w = Window::default();
+        let mut w = TcpWindow::default();
         w.note(WallTime(0), &segment(100, SYN | ACK));
         assert_eq!(w.note(WallTime(1), &segment(0, RST)), None);
-        assert_eq!(w.note(WallTime(1), &Segment { ack: None, ..segment(0, 0) }), None);
+        assert_eq!(w.note(WallTime(1), &TcpSegment { ack: None, ..segment(0, 0) }), None);
         assert_eq!(w.bytes(), Some(100));
         assert!(w.is_kept_by(&segment(0, ACK)) && !w.is_kept_by(&segment(100, ACK)));
     }
 
     #[test]
     fn without_the_syn_the_scale_is_unknown_and_a_closed_window_is_not() {
-        let mut w = Window::default();
+        let mut w = TcpWindow::default();
         w.note(WallTime(0), &segment(100, ACK));
         assert_eq!(w.bytes(), None);
-        assert_eq!(w.note(WallTime(1), &segment(0, ACK)), Some(Change::Closed));
+        assert_eq!(w.note(WallTime(1), &segment(0, ACK)), Some(WindowChange::Closed));
     }
 
     #[test]
     fn a_window_closes_and_opens_once() {
-        let mut w = Window::default();
+        let mut w = TcpWindow::default();
         let mut note = |at, window| (w.note(WallTime(at), &segment(window, ACK)), w.is_closed());
         assert_eq!(
             [note(1, 5), note(2, 0), note(3, 0)],
-            [(None, false), (Some(Change::Closed), true), (None, true)]
+            [(None, false), (Some(WindowChange::Closed), true), (None, true)]
         );
-        assert_eq!([note(4, 1), note(5, 2)], [(Some(Change::Opened(WallTime(2))), false), (None, false)]);
+        assert_eq!(
+            [note(4, 1), note(5, 2)],
+            [(Some(WindowChange::Opened(WallTime(2))), false), (None, false)]
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 use super::*;
 use crate::testing::first;
-use crate::{Estimator, LinkType, MatchCounts, Sides, SpreadFigures};
+use crate::{LinkType, MatchCounts, PairEstimator, Sides, SpreadFigures};
 use jitlat_core::time::{SECOND, Span, WallTime};
 
-const FULL: Fields = Fields::Full { addresses: true, ports: true, ident: true };
+const FULL: IdentityFields = IdentityFields::Full { addresses: true, ports: true, ident: true };
 
 fn spread(min: i64, max: i64) -> Option<SpreadFigures> {
     let middle = (min + max) / 2;
@@ -21,8 +21,8 @@ fn spread(min: i64, max: i64) -> Option<SpreadFigures> {
     })
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> MatchPlan {
+    MatchPlan {
         sides: Default::default(),
         fields: FULL,
         offset: Span::ZERO,
@@ -35,7 +35,7 @@ fn plan() -> Plan {
 fn sound() -> PassiveResult {
     let counts =
         MatchCounts { seen_at_reference: 1000, seen_at_monitor: 1000, matched: 1000, ..Default::default() };
-    let mut summary = Estimator::new(Span::seconds(1), None).summary_of([counts; 2]);
+    let mut summary = PairEstimator::new(Span::seconds(1), None).summary_of([counts; 2]);
     summary.pairs = 900;
     (summary.out.delay_raw_ns, summary.back.delay_raw_ns) = (spread(5, 9), spread(5, 9));
     let facts = CaptureFacts { frames: 1000, packets: 1000, ours: 1000, ..CaptureFacts::default() };
@@ -109,7 +109,7 @@ fn names_that_repeat_are_mentioned_from_one_percent() {
     assert!(text.starts_with("2.5 % of the sightings") && text.ends_with("(tcpdump -s 0)"), "{text}");
     let masked = note(|r| {
         ambiguous(r, 100);
-        r.identity.fields = Fields::Mask(3135);
+        r.identity.fields = IdentityFields::Mask(3135);
     });
     assert!(masked.ends_with("(tcpdump -s 0), or leave out the mask"), "{masked}");
 }
@@ -160,7 +160,7 @@ fn packets_longer_than_frames_at_one_point_are_offload() {
 fn a_mask_of_header_fields_rests_on_the_identification() {
     let without = |mask| {
         move |r: &mut PassiveResult, x| {
-            r.identity.fields = Fields::Mask(mask);
+            r.identity.fields = IdentityFields::Mask(mask);
             r.captures[0].unidentified = x;
         }
     };
@@ -182,8 +182,8 @@ fn a_mask_of_header_fields_rests_on_the_identification() {
 fn what_keeps_packets_or_pairs_from_being_found_is_said() {
     let unmatched = |common| {
         note(|r| {
-            for way in [&mut r.summary.out, &mut r.summary.back] {
-                way.counts = MatchCounts::default();
+            for direction in [&mut r.summary.out, &mut r.summary.back] {
+                direction.counts = MatchCounts::default();
             }
             (r.plan.common, r.summary.pairs) = (common, 0);
         })
@@ -252,7 +252,10 @@ fn what_a_capture_lacks_is_said_with_its_point() {
 #[test]
 fn the_rule_of_names_is_described_by_its_fields() {
     let of = |addresses, ports, ident| {
-        describe_identity(&IdentityRule { fields: Fields::Full { addresses, ports, ident }, available: 9 })
+        describe_identity(&IdentityRule {
+            fields: IdentityFields::Full { addresses, ports, ident },
+            available: 9,
+        })
     };
     let rest = "length, protocol fields and payload";
     assert_eq!(of(true, true, true), format!("addresses, ports, identification, {rest}"));
@@ -261,7 +264,7 @@ fn the_rule_of_names_is_described_by_its_fields() {
         of(false, false, false),
         format!("{rest} (addresses and ports are translated) (the identification is rewritten on the way)")
     );
-    let mask = IdentityRule { fields: Fields::Mask(63), available: 9 };
+    let mask = IdentityRule { fields: IdentityFields::Mask(63), available: 9 };
     assert_eq!(describe_identity(&mask), "the fields of mask 63");
 }
 
@@ -312,7 +315,7 @@ fn offload_at_one_point_alone_may_be_why_nothing_matches() {
 fn the_addresses_of_what_is_common_are_named() {
     let sides =
         |a: &str, b: &str| Sides { reference: vec![a.parse().unwrap()], monitor: vec![b.parse().unwrap()] };
-    let plan = Plan { sides: [sides("10.0.0.1", "10.0.0.2"), sides("10.0.0.3", "10.0.0.4")], ..plan() };
+    let plan = MatchPlan { sides: [sides("10.0.0.1", "10.0.0.2"), sides("10.0.0.3", "10.0.0.4")], ..plan() };
     let notes = explain_no_match(&[captured(0, 10), captured(0, 10)], Some(&plan));
     assert_eq!(
         notes[2],

@@ -1,38 +1,38 @@
-//! [`Connection`]: one end of a control connection, and its set-up on either side (RFC 4656 §3.1).
+//! [`AmpConnection`]: one end of a control connection, and its set-up on either side (RFC 4656 §3.1).
 
-use crate::amp::crypto::{FEWEST_ROUNDS, Incoming, MOST_ROUNDS, Outgoing, SessionKeys, derive};
+use crate::amp::crypto::{IncomingBytes, MAX_ROUNDS, MIN_ROUNDS, OutgoingBytes, SessionKeys, derive};
 use crate::amp::setup::{Greeting, ServerStart, SetUp};
-use crate::amp::{Accept, Mode, Modes, Sid, TestKeys, Users, users};
+use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, users};
 use core::fmt;
 use jitlat_core::ntp::NtpTime;
 
 /// One end of a control connection: its mode, its keys, and the bytes in both directions.
 #[derive(Debug)]
-pub struct Connection {
-    mode: Mode,
+pub struct AmpConnection {
+    mode: SecurityMode,
     keys: Option<SessionKeys>,
     user: Option<String>,
     /// Bytes from the other side.
-    pub incoming: Incoming,
+    pub incoming: IncomingBytes,
     /// Bytes to the other side.
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingBytes,
 }
 
-impl Default for Connection {
-    fn default() -> Connection {
-        Connection {
-            mode: Mode::Open,
+impl Default for AmpConnection {
+    fn default() -> AmpConnection {
+        AmpConnection {
+            mode: SecurityMode::Open,
             keys: None,
             user: None,
-            incoming: Incoming::default(),
-            outgoing: Outgoing::default(),
+            incoming: IncomingBytes::default(),
+            outgoing: OutgoingBytes::default(),
         }
     }
 }
 
-impl Connection {
+impl AmpConnection {
     /// The mode in use; open before it is negotiated.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
@@ -49,12 +49,12 @@ impl Connection {
 
 /// How a client wants to connect.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ConnectRequest<'a> {
     /// The mode to use; `None`: with a user the first of [`keyed`](Self::keyed) that the server offers, otherwise the
     /// open mode.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// The protocol's keyed modes in order of preference.
-    pub keyed: &'static [Mode],
+    pub keyed: &'static [SecurityMode],
     /// Name and passphrase for the keyed modes.
     pub user: Option<&'a (String, Vec<u8>)>,
     /// Random bytes for the keys of the connection.
@@ -63,7 +63,7 @@ pub struct Wanted<'a> {
 
 /// The step during which a client's conversation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum AmpStep {
     /// Waiting for Server-Greeting.
     Greeting,
     /// Waiting for Server-Start.
@@ -82,17 +82,17 @@ pub enum Step {
     Fetch,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for AmpStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Step::Greeting => "waiting for its greeting",
-            Step::SetUp => "agreeing on a mode",
-            Step::Request => "asking for a session",
-            Step::Granted => "the session was granted and not started yet",
-            Step::Start => "starting the session",
-            Step::Running => "the test ran",
-            Step::Stop => "ending the test",
-            Step::Fetch => "fetching what it recorded",
+            AmpStep::Greeting => "waiting for its greeting",
+            AmpStep::SetUp => "agreeing on a mode",
+            AmpStep::Request => "asking for a session",
+            AmpStep::Granted => "the session was granted and not started yet",
+            AmpStep::Start => "starting the session",
+            AmpStep::Running => "the test ran",
+            AmpStep::Stop => "ending the test",
+            AmpStep::Fetch => "fetching what it recorded",
         })
     }
 }
@@ -100,7 +100,7 @@ impl fmt::Display for Step {
 /// Why a client's conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum AmpFailure {
     /// The greeting offers no mode at all.
     #[error(
         "the server turns every client away (its greeting offers no mode): is this address allowed there?"
@@ -110,9 +110,9 @@ pub enum Failure {
     #[error("the server offers the modes {offered}; {}{hint}", not_possible(*.wanted))]
     NoCommonMode {
         /// The modes in the greeting.
-        offered: Modes,
+        offered: SecurityModes,
         /// The mode requested by the user; `None`: any.
-        wanted: Option<Mode>,
+        wanted: Option<SecurityMode>,
         /// What to try.
         hint: &'static str,
     },
@@ -123,65 +123,65 @@ pub enum Failure {
     #[error("refused while {step}: {accept}{}", hint(*.step, *.accept))]
     Refused {
         /// The step.
-        step: Step,
+        step: AmpStep,
         /// Its answer.
-        accept: Accept,
+        accept: AcceptCode,
     },
     /// A granted session without a port to send to.
     #[error("the server granted a session on port 0, where nothing can be sent")]
     NoPort,
     /// The HMAC of a message is wrong.
     #[error("a message of the server is not signed with the keys of this connection (while {0})")]
-    Forged(Step),
+    Forged(AmpStep),
     /// A message that was not requested.
     #[error("the server sends what nobody asked for (while {0}): is it a server of this protocol?")]
-    Unasked(Step),
+    Unasked(AmpStep),
     /// No answer in time.
     #[error("no answer in time (while {0}): does a server of this protocol listen there?")]
-    Silent(Step),
+    Silent(AmpStep),
     /// The server closed the connection.
     #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
-    Closed(Step),
+    Closed(AmpStep),
 }
 
-fn not_possible(wanted: Option<Mode>) -> String {
+fn not_possible(wanted: Option<SecurityMode>) -> String {
     wanted.map_or("none that can be used".to_owned(), |mode| format!("{mode} is not possible"))
 }
 
-fn hint(step: Step, accept: Accept) -> &'static str {
+fn hint(step: AmpStep, accept: AcceptCode) -> &'static str {
     match (step, accept) {
-        (Step::SetUp, Accept::Failure) => "; are the user and the passphrase right?",
-        (Step::Request, Accept::Unsupported) => {
+        (AmpStep::SetUp, AcceptCode::Failure) => "; are the user and the passphrase right?",
+        (AmpStep::Request, AcceptCode::Unsupported) => {
             "; does it take this mark (-D) and this size (-l; routers ask for 41 bytes at least)?"
         }
         _ => "",
     }
 }
 
-fn closed_hint(step: Step) -> &'static str {
+fn closed_hint(step: AmpStep) -> &'static str {
     match step {
-        Step::Greeting => ": is this address allowed there?",
-        Step::SetUp => ": does it take this mode and this user?",
+        AmpStep::Greeting => ": is this address allowed there?",
+        AmpStep::SetUp => ": does it take this mode and this user?",
         _ => "",
     }
 }
 
 /// The client's side of the set-up.
-impl Connection {
+impl AmpConnection {
     /// Reads the greeting, if it is complete, and selects the mode. The result is to be sent next, unprotected; what
     /// follows it is protected.
-    pub(crate) fn read_greeting(&mut self, wanted: &Wanted<'_>) -> Result<Option<SetUp>, Failure> {
+    pub(crate) fn read_greeting(&mut self, wanted: &ConnectRequest<'_>) -> Result<Option<SetUp>, AmpFailure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
-        let greeting = Greeting::parse(&bytes).map_err(|_| Failure::Unasked(Step::Greeting))?;
-        if greeting.modes == Modes::default() {
-            return Err(Failure::Unwelcome);
+        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unasked(AmpStep::Greeting))?;
+        if greeting.modes == SecurityModes::default() {
+            return Err(AmpFailure::Unwelcome);
         }
         self.mode = choose(greeting.modes, wanted)?;
         let Some((name, passphrase)) = wanted.user.filter(|_| self.mode.is_keyed()) else {
             return Ok(Some(SetUp::open()));
         };
-        if !(FEWEST_ROUNDS..=MOST_ROUNDS).contains(&greeting.count) {
-            return Err(Failure::Rounds(greeting.count));
+        if !(MIN_ROUNDS..=MAX_ROUNDS).contains(&greeting.count) {
+            return Err(AmpFailure::Rounds(greeting.count));
         }
         let (mut aes, mut hmac, mut client_iv) = ([0; 16], [0; 32], [0; 16]);
         aes.copy_from_slice(&wanted.random[..16]);
@@ -196,15 +196,15 @@ impl Connection {
     }
 
     /// Reads Server-Start; true once it is complete.
-    pub(crate) fn read_server_start(&mut self) -> Result<bool, Failure> {
-        let step = Step::SetUp;
+    pub(crate) fn read_server_start(&mut self) -> Result<bool, AmpFailure> {
+        let step = AmpStep::SetUp;
         if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
             return Ok(false);
         }
         let Some(bytes) = self.incoming.take(ServerStart::LEN) else { return Ok(false) };
-        let start = ServerStart::parse(&bytes).map_err(|_| Failure::Unasked(step))?;
-        if start.accept != Accept::Ok {
-            return Err(Failure::Refused { step, accept: start.accept });
+        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+        if start.accept != AcceptCode::Ok {
+            return Err(AmpFailure::Refused { step, accept: start.accept });
         }
         if let Some(keys) = &self.keys {
             self.incoming.protect(keys, &start.server_iv);
@@ -215,17 +215,17 @@ impl Connection {
     }
 }
 
-fn choose(offered: Modes, wanted: &Wanted<'_>) -> Result<Mode, Failure> {
+fn choose(offered: SecurityModes, wanted: &ConnectRequest<'_>) -> Result<SecurityMode, AmpFailure> {
     let has_user = wanted.user.is_some();
     let chosen = match wanted.mode {
         Some(mode) => Some(mode).filter(|m| offered.contains(*m) && (has_user || !m.is_keyed())),
         None if has_user => wanted.keyed.iter().copied().find(|m| offered.contains(*m)),
-        None => Some(Mode::Open).filter(|m| offered.contains(*m)),
+        None => Some(SecurityMode::Open).filter(|m| offered.contains(*m)),
     };
-    chosen.ok_or(Failure::NoCommonMode {
+    chosen.ok_or(AmpFailure::NoCommonMode {
         offered,
         wanted: wanted.mode,
-        hint: match (has_user, offered.contains(Mode::Open)) {
+        hint: match (has_user, offered.contains(SecurityMode::Open)) {
             (false, _) => ": give a user and a passphrase",
             (true, true) => ": leave the passphrase out",
             (true, false) => "",
@@ -235,7 +235,7 @@ fn choose(offered: Modes, wanted: &Wanted<'_>) -> Result<Mode, Failure> {
 
 /// Random bytes for one connection of a server.
 #[derive(Clone, Copy)]
-pub struct Random {
+pub struct ServerRandom {
     /// The challenge, which the client returns in its token.
     pub challenge: [u8; 16],
     /// Salt of the key derivation.
@@ -246,20 +246,20 @@ pub struct Random {
     pub sid: [u8; 4],
 }
 
-impl Random {
+impl ServerRandom {
     /// From 52 random bytes.
-    pub fn new(bytes: [u8; 52]) -> Random {
+    pub fn new(bytes: [u8; 52]) -> ServerRandom {
         let part = |at: usize| {
             let mut block = [0; 16];
             block.copy_from_slice(&bytes[at..at + 16]);
             block
         };
         let [.., a, b, c, d] = bytes;
-        Random { challenge: part(0), salt: part(16), iv: part(32), sid: [a, b, c, d] }
+        ServerRandom { challenge: part(0), salt: part(16), iv: part(32), sid: [a, b, c, d] }
     }
 }
 
-impl fmt::Debug for Random {
+impl fmt::Debug for ServerRandom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Random(…)")
     }
@@ -267,7 +267,7 @@ impl fmt::Debug for Random {
 
 /// Why a server's conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum AmpEndReason {
     /// The client closed the connection.
     Closed,
     /// It has been silent for too long.
@@ -282,52 +282,56 @@ pub enum Reason {
     Confused,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for AmpEndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::Closed => "closed by the client",
-            Reason::Silent => "silent for too long",
-            Reason::Denied => "wrong user or passphrase",
-            Reason::Mode => "no common mode",
-            Reason::Forged => "a forged message",
-            Reason::Confused => "a message out of place",
+            AmpEndReason::Closed => "closed by the client",
+            AmpEndReason::Silent => "silent for too long",
+            AmpEndReason::Denied => "wrong user or passphrase",
+            AmpEndReason::Mode => "no common mode",
+            AmpEndReason::Forged => "a forged message",
+            AmpEndReason::Confused => "a message out of place",
         })
     }
 }
 
 /// Which clients a server accepts, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct Admission<'a> {
     /// The modes offered; none refuses every client.
-    pub modes: Modes,
+    pub modes: SecurityModes,
     /// Users of the keyed modes.
     pub users: &'a Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
     pub rounds: u32,
     /// Random bytes of this connection.
-    pub random: &'a Random,
+    pub random: &'a ServerRandom,
     /// When this server was started.
     pub started: NtpTime,
 }
 
 /// The server's side of the set-up.
-impl Connection {
+impl AmpConnection {
     /// The greeting, which the server sends first.
-    pub fn greeting(entry: &Entry<'_>) -> Vec<u8> {
+    pub fn greeting(entry: &Admission<'_>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Greeting::LEN);
-        let Random { challenge, salt, .. } = *entry.random;
+        let ServerRandom { challenge, salt, .. } = *entry.random;
         Greeting { modes: entry.modes, challenge, salt, count: entry.rounds }.write(&mut bytes);
         bytes
     }
 
     /// Reads the client's choice, if it is complete, and appends Server-Start to `answer`, even if the client is
     /// refused. True once it is complete.
-    pub(crate) fn read_set_up(&mut self, entry: &Entry<'_>, answer: &mut Vec<u8>) -> Result<bool, Reason> {
+    pub(crate) fn read_set_up(
+        &mut self,
+        entry: &Admission<'_>,
+        answer: &mut Vec<u8>,
+    ) -> Result<bool, AmpEndReason> {
         let Some(bytes) = self.incoming.take(SetUp::LEN) else { return Ok(false) };
-        let asked = SetUp::parse(&bytes).map_err(|_| Reason::Confused)?;
-        let Some(mode) = Mode::from_bits(asked.mode).filter(|m| entry.modes.contains(*m)) else {
-            refuse(Accept::Unsupported, answer);
-            return Err(Reason::Mode);
+        let asked = SetUp::parse(&bytes).map_err(|_| AmpEndReason::Confused)?;
+        let Some(mode) = SecurityMode::from_bits(asked.mode).filter(|m| entry.modes.contains(*m)) else {
+            refuse(AcceptCode::Unsupported, answer);
+            return Err(AmpEndReason::Mode);
         };
         self.mode = mode;
         let mut server_iv = [0; 16];
@@ -337,8 +341,8 @@ impl Connection {
             let key = derive(passphrase.unwrap_or_default(), &entry.random.salt, entry.rounds);
             let keys = SessionKeys::from_token(&asked.token, &key, &entry.random.challenge);
             let Some(keys) = keys.filter(|_| passphrase.is_some()) else {
-                refuse(Accept::Failure, answer);
-                return Err(Reason::Denied);
+                refuse(AcceptCode::Failure, answer);
+                return Err(AmpEndReason::Denied);
             };
             server_iv = entry.random.iv;
             self.incoming.protect(&keys, &asked.client_iv);
@@ -346,14 +350,14 @@ impl Connection {
             self.keys = Some(keys);
             self.user = users::name_in(&asked.user).map(str::to_owned);
         }
-        ServerStart { accept: Accept::Ok, server_iv }.write(answer);
+        ServerStart { accept: AcceptCode::Ok, server_iv }.write(answer);
         self.outgoing.put(&ServerStart::time(entry.started), answer);
         Ok(true)
     }
 }
 
 /// A refusing Server-Start: unprotected, all zeros except for the code.
-fn refuse(accept: Accept, answer: &mut Vec<u8>) {
+fn refuse(accept: AcceptCode, answer: &mut Vec<u8>) {
     ServerStart { accept, server_iv: [0; 16] }.write(answer);
     answer.extend(ServerStart::time(NtpTime(0)));
 }

@@ -2,8 +2,9 @@
 //! §3.4): AES-128-CBC in each direction, and in every message an HMAC-SHA1, cut to 128 bits, over
 //! everything since the one before.
 
+use super::cbc::{Decryptor, Encryptor};
 use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, KeyInit, KeyIvInit};
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use core::fmt;
 use hmac::{Hmac, HmacReset, Mac};
 use sha1::Sha1;
@@ -11,33 +12,25 @@ use sha1::Sha1;
 /// Bytes of a block of AES.
 pub const BLOCK: usize = 16;
 
-type Block = aes::Block;
+type AesBlock = aes::Block;
 
 /// Fewest rounds of the key derivation that a server may ask for.
-pub(crate) const FEWEST_ROUNDS: u32 = 1024;
+pub(crate) const MIN_ROUNDS: u32 = 1024;
 /// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
 /// minutes.
-pub(crate) const MOST_ROUNDS: u32 = 32_768;
-
-fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
-    cbc::Encryptor::new(&(*key).into(), &(*iv).into())
-}
-
-fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
-    cbc::Decryptor::new(&(*key).into(), &(*iv).into())
-}
+pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 /// Encrypts as many whole blocks as `bytes` has.
 pub(crate) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
-    let mut cbc = encryptor(key, &[0; 16]);
-    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    let mut cbc = Encryptor::new(key, &[0; 16]);
+    let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.encrypt_blocks(blocks);
 }
 
 /// Undoes [`encrypt`].
 pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
-    let mut cbc = decryptor(key, &[0; 16]);
-    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    let mut cbc = Decryptor::new(key, &[0; 16]);
+    let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.decrypt_blocks(blocks);
 }
 
@@ -90,7 +83,7 @@ impl SessionKeys {
     /// The keys of the test session `sid`.
     pub(crate) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
         let cipher = Aes128::new(&(*sid).into());
-        let mut block: Block = self.aes.into();
+        let mut block: AesBlock = self.aes.into();
         cipher.encrypt_block(&mut block);
         let mut hmac = self.hmac;
         encrypt(sid, &mut hmac);
@@ -110,12 +103,12 @@ pub(crate) struct Forged;
 
 /// Bytes to be sent: unprotected until `protect` is called.
 #[derive(Default)]
-pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
+pub struct OutgoingBytes(Option<(Encryptor, HmacReset<Sha1>)>);
 
-impl Outgoing {
+impl OutgoingBytes {
     /// From here on, encrypt with `keys`, beginning with `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
-        self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+        self.0 = Some((Encryptor::new(&keys.aes, iv), running_mac(&keys.hmac)));
     }
 
     /// Appends `message`, whole blocks without an HMAC of their own, to `out`. The next HMAC covers them.
@@ -124,14 +117,14 @@ impl Outgoing {
         out.extend(message);
         if let Some((cbc, mac)) = &mut self.0 {
             mac.update(message);
-            cbc.encrypt_blocks(Block::slice_as_chunks_mut(&mut out[start..]).0);
+            cbc.encrypt_blocks(AesBlock::slice_as_chunks_mut(&mut out[start..]).0);
         }
     }
 
     /// Appends `message` and its HMAC.
     pub(crate) fn put_signed(&mut self, message: &[u8], out: &mut Vec<u8>) {
         self.put(message, out);
-        let mut tag = Block::default();
+        let mut tag = AesBlock::default();
         if let Some((cbc, mac)) = &mut self.0 {
             tag.copy_from_slice(&mac.finalize_reset().into_bytes()[..BLOCK]);
             cbc.encrypt_block(&mut tag);
@@ -142,15 +135,15 @@ impl Outgoing {
 
 /// Received bytes: unprotected until `protect` is called.
 #[derive(Default)]
-pub struct Incoming {
-    cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
+pub struct IncomingBytes {
+    cipher: Option<(Decryptor, HmacReset<Sha1>)>,
     /// Received and not decrypted yet: less than a block.
     raw: Vec<u8>,
     /// Decrypted and not consumed yet.
     plain: Vec<u8>,
 }
 
-impl Incoming {
+impl IncomingBytes {
     /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         let Some((cbc, _)) = &mut self.cipher else { return self.plain.extend(bytes) };
@@ -158,12 +151,12 @@ impl Incoming {
         let start = self.plain.len();
         let whole = self.raw.len() / BLOCK * BLOCK;
         self.plain.extend(self.raw.drain(..whole));
-        cbc.decrypt_blocks(Block::slice_as_chunks_mut(&mut self.plain[start..]).0);
+        cbc.decrypt_blocks(AesBlock::slice_as_chunks_mut(&mut self.plain[start..]).0);
     }
 
     /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
-        self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+        self.cipher = Some((Decryptor::new(&keys.aes, iv), running_mac(&keys.hmac)));
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
     }
@@ -219,13 +212,13 @@ impl Incoming {
     }
 }
 
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for OutgoingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outgoing {{ encrypted: {} }}", self.0.is_some())
     }
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for IncomingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Incoming {{ encrypted: {}, waiting: {} }}", self.cipher.is_some(), self.len())
     }

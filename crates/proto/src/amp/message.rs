@@ -15,7 +15,7 @@ pub(crate) const HMAC_LEN: usize = 16;
 /// A server's answer (RFC 4656 §3.3). Undefined codes mean failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Accept {
+pub enum AcceptCode {
     /// Granted.
     Ok = 0,
     /// Refused without a reason; of a set-up, the usual answer to a wrong user or passphrase.
@@ -30,28 +30,28 @@ pub enum Accept {
     Temporary = 5,
 }
 
-impl From<u8> for Accept {
-    fn from(code: u8) -> Accept {
+impl From<u8> for AcceptCode {
+    fn from(code: u8) -> AcceptCode {
         match code {
-            0 => Accept::Ok,
-            2 => Accept::Internal,
-            3 => Accept::Unsupported,
-            4 => Accept::Permanent,
-            5 => Accept::Temporary,
-            _ => Accept::Failure,
+            0 => AcceptCode::Ok,
+            2 => AcceptCode::Internal,
+            3 => AcceptCode::Unsupported,
+            4 => AcceptCode::Permanent,
+            5 => AcceptCode::Temporary,
+            _ => AcceptCode::Failure,
         }
     }
 }
 
-impl fmt::Display for Accept {
+impl fmt::Display for AcceptCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let description = match self {
-            Accept::Ok => "accepted",
-            Accept::Failure => "refused without a reason",
-            Accept::Internal => "an internal error there",
-            Accept::Unsupported => "something asked for is not supported",
-            Accept::Permanent => "more than its limits allow",
-            Accept::Temporary => "it has no room at the moment; try later",
+            AcceptCode::Ok => "accepted",
+            AcceptCode::Failure => "refused without a reason",
+            AcceptCode::Internal => "an internal error there",
+            AcceptCode::Unsupported => "something asked for is not supported",
+            AcceptCode::Permanent => "more than its limits allow",
+            AcceptCode::Temporary => "it has no room at the moment; try later",
         };
         write!(f, "{description} (code {})", *self as u8)
     }
@@ -96,7 +96,7 @@ impl fmt::Debug for Sid {
 
 /// Request-Session of OWAMP (RFC 4656 §3.5) or Request-TW-Session (RFC 5357 §3.5), without what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestSession {
     /// Which of the two: `REQUEST_SESSION` or `REQUEST_TW_SESSION`.
     pub command: u8,
     /// IP version of the addresses, 4 or 6 if the client keeps to the rules.
@@ -161,16 +161,16 @@ fn address_field(address: IpAddr) -> [u8; 16] {
     }
 }
 
-impl Request {
+impl RequestSession {
     /// Bytes on the wire, HMAC included.
     pub(crate) const LEN: usize = 112;
 
     /// From a message that begins with one of the two commands.
-    pub fn parse(bytes: &[u8]) -> Result<Request, Truncated> {
+    pub fn parse(bytes: &[u8]) -> Result<RequestSession, Truncated> {
         let mut r = Reader::new(bytes);
         let command = r.u8()?;
         let version = r.u8()? & 0x0f;
-        Ok(Request {
+        Ok(RequestSession {
             command,
             version,
             conf_sender: r.u8()?,
@@ -216,7 +216,7 @@ impl Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptSession {
     /// Whether the session is granted.
-    pub accept: Accept,
+    pub accept: AcceptCode,
     /// Port that the test packets should be sent to; it may differ from the requested one.
     pub port: u16,
     /// Name of the session.
@@ -254,14 +254,14 @@ pub(crate) fn write_start(out: &mut Vec<u8>) {
 }
 
 /// Appends Start-Ack to `out`, without the HMAC.
-pub(crate) fn write_start_ack(accept: Accept, out: &mut Vec<u8>) {
+pub(crate) fn write_start_ack(accept: AcceptCode, out: &mut Vec<u8>) {
     out.push(accept as u8);
     out.extend([0; 15]);
 }
 
 /// Appends Stop-Sessions of this many sessions to `out`, without the HMAC. In OWAMP a record of each session
 /// follows.
-pub(crate) fn write_stop(accept: Accept, sessions: u32, out: &mut Vec<u8>) {
+pub(crate) fn write_stop(accept: AcceptCode, sessions: u32, out: &mut Vec<u8>) {
     out.extend([command::STOP, accept as u8, 0, 0]);
     out.extend(sessions.to_be_bytes());
     out.extend([0; 8]);

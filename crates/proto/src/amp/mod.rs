@@ -11,6 +11,7 @@
 //! The cryptography is from 2006 (SHA-1, no protection against replay, passphrases that can be guessed from one
 //! recorded set-up): it is for compatibility, and not recommended.
 
+mod cbc;
 pub mod connection;
 pub mod crypto;
 pub mod message;
@@ -19,8 +20,8 @@ pub mod setup;
 pub mod test_keys;
 pub mod users;
 
-pub use connection::{Connection, Failure, Random, Reason, Step};
-pub use message::{Accept, Sid};
-pub use modes::{Mode, Modes};
-pub use test_keys::{Origin, TestKeys};
+pub use connection::{AmpConnection, AmpEndReason, AmpFailure, AmpStep, ServerRandom};
+pub use message::{AcceptCode, Sid};
+pub use modes::{SecurityMode, SecurityModes};
+pub use test_keys::{PacketOrigin, TestKeys};
 pub use users::Users;

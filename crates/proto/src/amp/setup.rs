@@ -1,7 +1,7 @@
 //! The set-up of a control connection (RFC 4656 §3.1): Server-Greeting, Set-Up-Response, Server-Start.
 
-use super::message::Accept;
-use super::modes::{Mode, Modes};
+use super::message::AcceptCode;
+use super::modes::{SecurityMode, SecurityModes};
 use crate::wire::{Reader, Truncated};
 use jitlat_core::ntp::NtpTime;
 
@@ -9,7 +9,7 @@ use jitlat_core::ntp::NtpTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// The modes offered; none refuses the client.
-    pub modes: Modes,
+    pub modes: SecurityModes,
     /// Random; comes back inside the token.
     pub challenge: [u8; 16],
     /// Salt of the key derivation.
@@ -31,7 +31,12 @@ impl Greeting {
     pub fn parse(bytes: &[u8]) -> Result<Greeting, Truncated> {
         let mut r = Reader::new(bytes);
         r.take(12)?;
-        Ok(Greeting { modes: Modes(r.u32()?), challenge: r.array()?, salt: r.array()?, count: r.u32()? })
+        Ok(Greeting {
+            modes: SecurityModes(r.u32()?),
+            challenge: r.array()?,
+            salt: r.array()?,
+            count: r.u32()?,
+        })
     }
 
     /// Appends it to `out`.
@@ -64,7 +69,7 @@ impl SetUp {
 
     /// The open mode; all other fields are zero.
     pub fn open() -> SetUp {
-        SetUp { mode: Mode::Open as u32, user: [0; 80], token: [0; 64], client_iv: [0; 16] }
+        SetUp { mode: SecurityMode::Open as u32, user: [0; 80], token: [0; 64], client_iv: [0; 16] }
     }
 
     /// From `LEN` bytes.
@@ -86,7 +91,7 @@ impl SetUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServerStart {
     /// Whether the set-up is accepted.
-    pub accept: Accept,
+    pub accept: AcceptCode,
     /// Initialisation vector of the server's stream.
     pub server_iv: [u8; 16],
 }

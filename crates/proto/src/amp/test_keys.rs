@@ -7,24 +7,24 @@
 //! The HMAC itself and the padding are never encrypted.
 
 use crate::amp::crypto::{BLOCK, SessionKeys, decrypt, encrypt, mac};
-use crate::amp::{Mode, Sid};
+use crate::amp::{SecurityMode, Sid};
 use hmac::Mac;
 
 /// Which end made a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum PacketOrigin {
     /// The session sender.
     Sender,
     /// The session reflector.
     Reflector,
 }
 
-impl Origin {
+impl PacketOrigin {
     /// Where the HMAC of its packets lies.
     const fn hmac_at(self) -> usize {
         match self {
-            Origin::Sender => 32,
-            Origin::Reflector => 96,
+            PacketOrigin::Sender => 32,
+            PacketOrigin::Reflector => 96,
         }
     }
 }
@@ -38,18 +38,18 @@ pub struct TestKeys {
 
 impl TestKeys {
     /// Of the session `sid` of a connection in this mode; `None` where test packets are not protected.
-    pub fn new(mode: Mode, keys: &SessionKeys, sid: &Sid) -> Option<TestKeys> {
+    pub fn new(mode: SecurityMode, keys: &SessionKeys, sid: &Sid) -> Option<TestKeys> {
         mode.protects_test()
-            .then(|| TestKeys { keys: keys.of_session(&sid.0), whole: mode == Mode::Encrypted })
+            .then(|| TestKeys { keys: keys.of_session(&sid.0), whole: mode == SecurityMode::Encrypted })
     }
 
     /// Bytes that are encrypted and covered by the HMAC.
-    fn covered(&self, origin: Origin) -> usize {
+    fn covered(&self, origin: PacketOrigin) -> usize {
         if self.whole { origin.hmac_at() } else { BLOCK }
     }
 
     /// Signs and encrypts a packet made by `origin`. One too short for its HMAC stays as it is.
-    pub fn seal(&self, origin: Origin, packet: &mut [u8]) {
+    pub fn seal(&self, origin: PacketOrigin, packet: &mut [u8]) {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return };
         let Some(place) = rest.first_chunk_mut::<BLOCK>() else { return };
@@ -59,7 +59,7 @@ impl TestKeys {
     }
 
     /// Decrypts a packet made by `origin` in place; false if it was not made with these keys.
-    pub fn open(&self, origin: Origin, packet: &mut [u8]) -> bool {
+    pub fn open(&self, origin: PacketOrigin, packet: &mut [u8]) -> bool {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return false };
         let Some(tag) = rest.first_chunk::<BLOCK>() else { return false };

@@ -12,7 +12,7 @@ pub struct Users(Vec<(String, Vec<u8>)>);
 /// Why a file of users could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
-pub struct Unreadable {
+pub struct UserFileError {
     /// Counted from 1.
     pub line: usize,
     /// What is wrong with it.
@@ -22,10 +22,10 @@ pub struct Unreadable {
 impl Users {
     /// Parses a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal per line. Empty lines
     /// and lines that begin with `#` are ignored; a passphrase of one byte repeated is refused.
-    pub fn parse(text: &str) -> Result<Users, Unreadable> {
+    pub fn parse(text: &str) -> Result<Users, UserFileError> {
         let mut users = Vec::new();
         for (i, line) in text.lines().enumerate() {
-            let line_fault = |what| Unreadable { line: i + 1, what };
+            let line_fault = |what| UserFileError { line: i + 1, what };
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;

@@ -1,10 +1,10 @@
 //! [`Collector`]: the side that requests digests.
 
 use super::DigestError;
-use super::wire::{Entries, Listen, Message, Rule, Totals};
+use super::wire::{CaptureTotals, DigestMessage, DigestRule, Entries, Listen};
 use super::{ALIVE, MAX_FRAME, SALT, SILENCE, VERSION};
-use crate::channel::{Channel, Hello};
-use crate::jitlat::auth::{Key, Transcript};
+use crate::channel::{Channel, ChannelHello};
+use crate::jitlat::auth::{PresharedKey, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
@@ -18,7 +18,7 @@ pub enum CollectorInput<'a> {
     /// The connection ended.
     Closed,
     /// From now on, request digests by this rule.
-    Rule(Rule),
+    Rule(DigestRule),
     /// Request the end.
     Stop,
 }
@@ -40,7 +40,7 @@ pub enum CollectorEvent {
         /// The time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
-        totals: Totals,
+        totals: CaptureTotals,
         /// The packets.
         entries: Entries,
     },
@@ -49,7 +49,7 @@ pub enum CollectorEvent {
         /// Entries dropped since the last report.
         missing: u64,
         /// Counts of the whole capture.
-        totals: Totals,
+        totals: CaptureTotals,
         /// Messages about what went wrong.
         notes: Vec<String>,
     },
@@ -58,7 +58,7 @@ pub enum CollectorEvent {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum CollectorPhase {
     Greeting,
     Proving(Box<Transcript>),
     Asked,
@@ -70,9 +70,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct Collector {
     channel: Channel,
-    state: Phase,
+    state: CollectorPhase,
     ask: Listen,
-    outbox: VecDeque<Message>,
+    outbox: VecDeque<DigestMessage>,
     events: VecDeque<CollectorEvent>,
     salt: u64,
     expected: u64,
@@ -82,12 +82,12 @@ pub struct Collector {
 
 impl Collector {
     /// Starts a conversation; `nonce` must be fresh random bytes.
-    pub fn new(ask: Listen, key: Option<Key>, nonce: [u8; 16], now: Tick) -> Collector {
+    pub fn new(ask: Listen, key: Option<PresharedKey>, nonce: [u8; 16], now: Tick) -> Collector {
         let channel = Channel::of_client(key, MAX_FRAME);
-        let outbox = VecDeque::from([Message::Hello(channel.hello(VERSION, nonce))]);
+        let outbox = VecDeque::from([DigestMessage::Hello(channel.hello(VERSION, nonce))]);
         Collector {
             channel,
-            state: Phase::Greeting,
+            state: CollectorPhase::Greeting,
             ask,
             outbox,
             events: VecDeque::new(),
@@ -99,64 +99,64 @@ impl Collector {
     }
 
     fn fail(&mut self, why: DigestError) {
-        if !matches!(self.state, Phase::Over) {
-            self.state = Phase::Over;
+        if !matches!(self.state, CollectorPhase::Over) {
+            self.state = CollectorPhase::Over;
             self.outbox.clear();
             self.events.push_back(CollectorEvent::Failed(why));
         }
     }
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
-        while !matches!(self.state, Phase::Over) {
+        while !matches!(self.state, CollectorPhase::Over) {
             // A proof covers everything before it.
-            let said = matches!(self.state, Phase::Proving(_)).then(|| self.channel.said());
-            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let said = matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.said());
+            let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
-            if let (Phase::Proving(_), Some(said)) = (&self.state, said) {
-                self.state = Phase::Proving(Box::new(said));
+            if let (CollectorPhase::Proving(_), Some(said)) = (&self.state, said) {
+                self.state = CollectorPhase::Proving(Box::new(said));
             }
             self.take(message)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, message: Message) -> Result<(), DigestError> {
+    fn take(&mut self, message: DigestMessage) -> Result<(), DigestError> {
         match (&self.state, message) {
-            (_, Message::Refused(why, text)) => return Err(DigestError::Refused(why, text)),
-            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
+            (_, DigestMessage::Refused(why, text)) => return Err(DigestError::Refused(why, text)),
+            (CollectorPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
-                    return Err(DigestError::Refused(super::Refusal::Version, String::new()));
+                    return Err(DigestError::Refused(super::DigestRefusal::Version, String::new()));
                 }
                 if self.channel.keyed() && !keyed {
                     return Err(DigestError::NotAuthenticated);
                 }
                 match self.channel.proof() {
                     Some(proof) => {
-                        self.state = Phase::Proving(Box::default());
-                        self.outbox.push_back(Message::Proof(proof));
+                        self.state = CollectorPhase::Proving(Box::default());
+                        self.outbox.push_back(DigestMessage::Proof(proof));
                     }
                     None => self.ask(),
                 }
             }
-            (Phase::Proving(said), Message::Proof(proof)) => {
+            (CollectorPhase::Proving(said), DigestMessage::Proof(proof)) => {
                 if self.channel.proved(said, &proof).is_none() {
                     return Err(DigestError::Proof);
                 }
                 self.ask();
             }
-            (Phase::Asked, Message::Listening(interface)) => {
-                self.state = Phase::Listening;
+            (CollectorPhase::Asked, DigestMessage::Listening(interface)) => {
+                self.state = CollectorPhase::Listening;
                 self.events.push_back(CollectorEvent::Listening { interface, salt: self.salt });
             }
-            (Phase::Listening, Message::Report { first, covered, totals, entries }) => {
+            (CollectorPhase::Listening, DigestMessage::Report { first, covered, totals, entries }) => {
                 let missing = first.checked_sub(self.expected);
                 let missing = missing.ok_or(DigestError::OutOfTurn(6))?;
                 self.expected = first.saturating_add(entries.len() as u64);
                 self.events.push_back(CollectorEvent::Report { missing, covered, totals, entries });
             }
-            (Phase::Listening, Message::End { made, totals, notes }) => {
-                self.state = Phase::Over;
+            (CollectorPhase::Listening, DigestMessage::End { made, totals, notes }) => {
+                self.state = CollectorPhase::Over;
                 let missing = made.saturating_sub(self.expected);
                 self.events.push_back(CollectorEvent::End { missing, totals, notes });
             }
@@ -167,8 +167,8 @@ impl Collector {
 
     fn ask(&mut self) {
         self.salt = self.channel.seal(SALT);
-        self.state = Phase::Asked;
-        self.outbox.push_back(Message::Listen(std::mem::take(&mut self.ask)));
+        self.state = CollectorPhase::Asked;
+        self.outbox.push_back(DigestMessage::Listen(std::mem::take(&mut self.ask)));
     }
 }
 
@@ -185,19 +185,19 @@ impl Machine for Collector {
                 }
             }
             CollectorInput::Closed => self.fail(DigestError::Closed),
-            CollectorInput::Rule(rule) => self.outbox.push_back(Message::Rule(rule)),
-            CollectorInput::Stop => self.outbox.push_back(Message::Stop),
+            CollectorInput::Rule(rule) => self.outbox.push_back(DigestMessage::Rule(rule)),
+            CollectorInput::Stop => self.outbox.push_back(DigestMessage::Stop),
         }
     }
 
     fn handle_timeout(&mut self, now: Tick) {
         if now.steady - self.received_at >= SILENCE {
             self.fail(DigestError::Silent);
-        } else if matches!(self.state, Phase::Listening)
+        } else if matches!(self.state, CollectorPhase::Listening)
             && now.steady - self.sent_at >= ALIVE
             && self.outbox.is_empty()
         {
-            self.outbox.push_back(Message::Alive);
+            self.outbox.push_back(DigestMessage::Alive);
         }
     }
 
@@ -210,8 +210,8 @@ impl Machine for Collector {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
-            Phase::Over => None,
-            Phase::Listening => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
+            CollectorPhase::Over => None,
+            CollectorPhase::Listening => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
             _ => Some(self.received_at + SILENCE),
         }
     }

@@ -1,6 +1,6 @@
 //! [`DigestError`]: why a conversation failed.
 
-use super::wire::{Refusal, WireError};
+use super::wire::{DigestRefusal, WireError};
 use crate::channel::FrameError;
 
 /// Why a conversation failed.
@@ -27,7 +27,7 @@ pub enum DigestError {
     NotAuthenticated,
     /// The other side refuses.
     #[error("the other side refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
-    Refused(Refusal, String),
+    Refused(DigestRefusal, String),
     /// The other side is silent.
     #[error("the other side has been silent for ten seconds")]
     Silent,

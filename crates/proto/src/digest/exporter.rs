@@ -1,10 +1,10 @@
 //! [`Exporter`]: the side that captures and reports.
 
 use super::DigestError;
-use super::wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals, fits};
+use super::wire::{CaptureTotals, Digest, DigestMessage, DigestRefusal, DigestRule, Entries, Listen, fits};
 use super::{BEAT, MAX_ENTRIES, MAX_FRAME, SALT, SILENCE, VERSION};
-use crate::channel::{Channel, Hello};
-use crate::jitlat::auth::{Keys, Transcript};
+use crate::channel::{Channel, ChannelHello};
+use crate::jitlat::auth::{PresharedKeys, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::{SECOND, Span, WallTime};
@@ -12,13 +12,13 @@ use jitlat_passive::PacketPreview;
 use std::collections::VecDeque;
 
 /// Most digests that wait to be sent; further ones are dropped, and counted.
-const WAITING: usize = 1 << 16;
+const MAX_QUEUED_DIGESTS: usize = 1 << 16;
 /// Most previews that wait to be sent; they are only needed to make a plan.
-const PREVIEWS: usize = 1 << 12;
+const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
 /// Number of entries for which a message is sent at once.
-const WORTH: usize = 512;
+const ENTRIES_PER_MESSAGE: usize = 512;
 /// Otherwise, how long entries wait for more.
-const COMPANY: Span = Span::millis(40);
+const MAX_ENTRY_DELAY: Span = Span::millis(40);
 
 /// An input of an exporter.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub enum ExporterInput<'a> {
     /// The capture at this interface has started.
     Listening(String),
     /// The request is refused.
-    Refuse(Refusal, String),
+    Refuse(DigestRefusal, String),
     /// The capture has ended, with messages about what went wrong.
     End(Vec<String>),
 }
@@ -43,7 +43,7 @@ pub enum ExporterEvent {
     /// Start the capture; packet names use this salt. Answer with `Listening` or `Refuse`.
     Listen(Listen, u64),
     /// From now on, report digests by this rule.
-    Rule(Rule),
+    Rule(DigestRule),
     /// End the capture; answer with `End`.
     Stop,
     /// The conversation is over; with the error if it failed.
@@ -51,7 +51,7 @@ pub enum ExporterEvent {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum ExporterPhase {
     Greeting,
     Proving,
     /// The last message without a seal is in the outbox; nothing is read before it is sent.
@@ -70,8 +70,8 @@ enum Phase {
 pub struct Exporter {
     channel: Channel,
     nonce: [u8; 16],
-    state: Phase,
-    outbox: VecDeque<Message>,
+    state: ExporterPhase,
+    outbox: VecDeque<DigestMessage>,
     events: VecDeque<ExporterEvent>,
     salt: u64,
     previews: VecDeque<(u64, PacketPreview)>,
@@ -83,7 +83,7 @@ pub struct Exporter {
     second: i64,
     spent: u32,
     covered: Option<(WallTime, WallTime)>,
-    totals: Totals,
+    totals: CaptureTotals,
     received_at: SteadyTime,
     sent_at: SteadyTime,
 }
@@ -91,11 +91,11 @@ pub struct Exporter {
 impl Exporter {
     /// Waits for a collector that has one of `keys`; reports at most `rate` digests a second. `nonce` must be fresh random
     /// bytes.
-    pub fn new(keys: Keys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
+    pub fn new(keys: PresharedKeys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
             channel: Channel::of_server(keys, MAX_FRAME),
             nonce,
-            state: Phase::Greeting,
+            state: ExporterPhase::Greeting,
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             salt: 0,
@@ -106,22 +106,22 @@ impl Exporter {
             second: i64::MIN,
             spent: 0,
             covered: None,
-            totals: Totals::default(),
+            totals: CaptureTotals::default(),
             received_at: now.steady,
             sent_at: now.steady,
         }
     }
 
     /// The bytes for a collector that is refused before a conversation begins.
-    pub fn turn_away(why: Refusal, text: &str) -> Vec<u8> {
-        let message = Message::Refused(why, text.to_owned());
+    pub fn turn_away(why: DigestRefusal, text: &str) -> Vec<u8> {
+        let message = DigestMessage::Refused(why, text.to_owned());
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
     /// Adds a packet before there is a rule.
     pub fn preview(&mut self, g: PacketPreview) {
-        if matches!(self.state, Phase::Previews) {
-            if self.previews.len() < PREVIEWS {
+        if matches!(self.state, ExporterPhase::Previews) {
+            if self.previews.len() < MAX_QUEUED_PREVIEWS {
                 self.previews.push_back((self.made, g));
             }
             self.made += 1;
@@ -130,7 +130,7 @@ impl Exporter {
 
     /// Adds a packet under the rule. Packets beyond the rate or the queue's size are dropped, and counted.
     pub fn digest(&mut self, d: Digest) {
-        if !matches!(self.state, Phase::Digests) {
+        if !matches!(self.state, ExporterPhase::Digests) {
             return;
         }
         let second = d.at.0.div_euclid(SECOND);
@@ -138,14 +138,14 @@ impl Exporter {
             (self.second, self.spent) = (second, 0);
         }
         self.spent = self.spent.saturating_add(1);
-        if self.spent <= self.rate && self.digests.len() < WAITING {
+        if self.spent <= self.rate && self.digests.len() < MAX_QUEUED_DIGESTS {
             self.digests.push_back((self.made, d));
         }
         self.made += 1;
     }
 
     /// Everything between these times has been added.
-    pub fn covers(&mut self, from: WallTime, to: WallTime, totals: Totals) {
+    pub fn covers(&mut self, from: WallTime, to: WallTime, totals: CaptureTotals) {
         self.covered = Some((from, to));
         self.totals = totals;
     }
@@ -156,22 +156,22 @@ impl Exporter {
     }
 
     fn over(&mut self, why: Option<DigestError>) {
-        if !matches!(self.state, Phase::Over) {
-            self.state = Phase::Over;
+        if !matches!(self.state, ExporterPhase::Over) {
+            self.state = ExporterPhase::Over;
             self.outbox.clear();
             self.events.push_back(ExporterEvent::Over(why));
         }
     }
 
-    fn refuse(&mut self, why: Refusal, text: &str, cause: Option<DigestError>) {
-        self.outbox.push_back(Message::Refused(why, text.to_owned()));
-        self.state = Phase::Ending(cause);
+    fn refuse(&mut self, why: DigestRefusal, text: &str, cause: Option<DigestError>) {
+        self.outbox.push_back(DigestMessage::Refused(why, text.to_owned()));
+        self.state = ExporterPhase::Ending(cause);
     }
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
-        while !matches!(self.state, Phase::Over | Phase::Ending(_) | Phase::Sealing) {
+        while !matches!(self.state, ExporterPhase::Over | ExporterPhase::Ending(_) | ExporterPhase::Sealing) {
             let said = self.channel.said();
-            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
             self.take(message, &said)?;
@@ -179,46 +179,50 @@ impl Exporter {
         Ok(())
     }
 
-    fn take(&mut self, message: Message, said: &Transcript) -> Result<(), DigestError> {
+    fn take(&mut self, message: DigestMessage, said: &Transcript) -> Result<(), DigestError> {
         match (&self.state, message) {
-            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
+            (ExporterPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
-                    let why = DigestError::Refused(Refusal::Version, format!("version {version}"));
-                    self.refuse(Refusal::Version, &format!("this is version {VERSION}"), Some(why));
+                    let why = DigestError::Refused(DigestRefusal::Version, format!("version {version}"));
+                    self.refuse(DigestRefusal::Version, &format!("this is version {VERSION}"), Some(why));
                     return Ok(());
                 }
                 if self.channel.keyed() && !keyed {
-                    self.refuse(Refusal::Key, "give the key with --key-file", Some(DigestError::Proof));
+                    self.refuse(DigestRefusal::Key, "give the key with --key-file", Some(DigestError::Proof));
                     return Ok(());
                 }
-                self.outbox.push_back(Message::Hello(self.channel.hello(VERSION, self.nonce)));
-                self.state = if self.channel.keyed() { Phase::Proving } else { Phase::Sealing };
+                self.outbox.push_back(DigestMessage::Hello(self.channel.hello(VERSION, self.nonce)));
+                self.state =
+                    if self.channel.keyed() { ExporterPhase::Proving } else { ExporterPhase::Sealing };
             }
-            (Phase::Proving, Message::Proof(proof)) => {
+            (ExporterPhase::Proving, DigestMessage::Proof(proof)) => {
                 let Some(name) = self.channel.proved(said, &proof) else {
-                    self.refuse(Refusal::Key, "not the same key", Some(DigestError::Proof));
+                    self.refuse(DigestRefusal::Key, "not the same key", Some(DigestError::Proof));
                     return Ok(());
                 };
                 self.events.push_back(ExporterEvent::Proved(name));
-                self.outbox.extend(self.channel.proof().map(Message::Proof));
-                self.state = Phase::Sealing;
+                self.outbox.extend(self.channel.proof().map(DigestMessage::Proof));
+                self.state = ExporterPhase::Sealing;
             }
-            (Phase::Sealed, Message::Listen(ask)) => {
-                self.state = Phase::Asked;
+            (ExporterPhase::Sealed, DigestMessage::Listen(ask)) => {
+                self.state = ExporterPhase::Asked;
                 self.events.push_back(ExporterEvent::Listen(ask, self.salt));
             }
-            (Phase::Previews, Message::Rule(rule)) => {
+            (ExporterPhase::Previews, DigestMessage::Rule(rule)) => {
                 // Unsent previews are of no use any more; as entries they are counted.
                 self.previews.clear();
-                self.state = Phase::Digests;
+                self.state = ExporterPhase::Digests;
                 self.covered = None;
                 self.events.push_back(ExporterEvent::Rule(rule));
             }
-            (Phase::Previews | Phase::Digests, Message::Stop) => {
+            (ExporterPhase::Previews | ExporterPhase::Digests, DigestMessage::Stop) => {
                 self.events.push_back(ExporterEvent::Stop);
             }
             // Before there is anything to report, keep-alives do not extend the deadline.
-            (Phase::Asked | Phase::Previews | Phase::Digests, Message::Alive) => {}
+            (
+                ExporterPhase::Asked | ExporterPhase::Previews | ExporterPhase::Digests,
+                DigestMessage::Alive,
+            ) => {}
             (_, other) => return Err(DigestError::OutOfTurn(other.kind())),
         }
         Ok(())
@@ -227,14 +231,14 @@ impl Exporter {
     /// Whether it is time for the next message of entries.
     fn is_due(&self, now: Tick) -> bool {
         let (quiet, waiting) = (now.steady - self.sent_at, self.waiting());
-        quiet >= BEAT || waiting >= WORTH || waiting > 0 && quiet >= COMPANY
+        quiet >= BEAT || waiting >= ENTRIES_PER_MESSAGE || waiting > 0 && quiet >= MAX_ENTRY_DELAY
     }
 
     /// The next message of entries.
-    fn report(&mut self, now: Tick) -> Message {
+    fn report(&mut self, now: Tick) -> DigestMessage {
         self.sent_at = now.steady;
         let (first, entries) = match self.state {
-            Phase::Digests => {
+            ExporterPhase::Digests => {
                 let (first, list) = run(&mut self.digests, |d| d.at);
                 (first, Entries::Digests(list))
             }
@@ -246,7 +250,7 @@ impl Exporter {
         // While entries wait, their times are not reported.
         let covered = self.covered.filter(|_| self.waiting() == 0);
         let first = first.unwrap_or(self.made);
-        Message::Report { first, covered, totals: self.totals, entries }
+        DigestMessage::Report { first, covered, totals: self.totals, entries }
     }
 }
 
@@ -275,14 +279,14 @@ impl Machine for Exporter {
             }
             ExporterInput::Closed => self.over(Some(DigestError::Closed)),
             ExporterInput::Listening(interface) => {
-                if matches!(self.state, Phase::Asked) {
-                    self.state = Phase::Previews;
-                    self.outbox.push_back(Message::Listening(interface));
+                if matches!(self.state, ExporterPhase::Asked) {
+                    self.state = ExporterPhase::Previews;
+                    self.outbox.push_back(DigestMessage::Listening(interface));
                 }
             }
             ExporterInput::Refuse(why, text) => self.refuse(why, &text, None),
             ExporterInput::End(notes) => {
-                if matches!(self.state, Phase::Previews | Phase::Digests) {
+                if matches!(self.state, ExporterPhase::Previews | ExporterPhase::Digests) {
                     loop {
                         let report = self.report(now);
                         self.outbox.push_back(report);
@@ -291,8 +295,8 @@ impl Machine for Exporter {
                         }
                     }
                     let (made, totals) = (self.made, self.totals);
-                    self.outbox.push_back(Message::End { made, totals, notes });
-                    self.state = Phase::Ending(None);
+                    self.outbox.push_back(DigestMessage::End { made, totals, notes });
+                    self.state = ExporterPhase::Ending(None);
                 }
             }
         }
@@ -305,32 +309,32 @@ impl Machine for Exporter {
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        let reporting = matches!(self.state, Phase::Previews | Phase::Digests);
+        let reporting = matches!(self.state, ExporterPhase::Previews | ExporterPhase::Digests);
         if reporting && self.outbox.is_empty() && self.is_due(now) {
             let report = self.report(now);
             self.outbox.push_back(report);
         }
         let Some(message) = self.outbox.pop_front() else {
-            if let Phase::Ending(why) = &mut self.state {
+            if let ExporterPhase::Ending(why) = &mut self.state {
                 let why = why.take();
                 self.over(why);
             }
             return false;
         };
         self.channel.write(message.kind(), |out| message.encode(out), out);
-        if matches!(self.state, Phase::Sealing) && self.outbox.is_empty() {
+        if matches!(self.state, ExporterPhase::Sealing) && self.outbox.is_empty() {
             self.salt = self.channel.seal(SALT);
-            self.state = Phase::Sealed;
+            self.state = ExporterPhase::Sealed;
         }
         true
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
-            Phase::Over => None,
-            Phase::Ending(_) => Some(self.received_at),
-            Phase::Previews | Phase::Digests => {
-                let beat = if self.waiting() > 0 { COMPANY } else { BEAT };
+            ExporterPhase::Over => None,
+            ExporterPhase::Ending(_) => Some(self.received_at),
+            ExporterPhase::Previews | ExporterPhase::Digests => {
+                let beat = if self.waiting() > 0 { MAX_ENTRY_DELAY } else { BEAT };
                 Some((self.received_at + SILENCE).min(self.sent_at + beat))
             }
             _ => Some(self.received_at + SILENCE),

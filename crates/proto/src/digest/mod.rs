@@ -17,7 +17,7 @@ mod tests;
 pub use collector::{Collector, CollectorEvent, CollectorInput};
 pub use error::DigestError;
 pub use exporter::{Exporter, ExporterEvent, ExporterInput};
-pub use wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals};
+pub use wire::{CaptureTotals, Digest, DigestMessage, DigestRefusal, DigestRule, Entries, Listen};
 
 use jitlat_core::time::Span;
 

@@ -1,30 +1,31 @@
 use super::*;
-use crate::channel::{Channel, Hello};
-use crate::jitlat::auth::{Key, Keys};
+use crate::channel::{Channel, ChannelHello};
+use crate::jitlat::auth::{PresharedKey, PresharedKeys};
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::SteadyTime;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, WallTime};
-use jitlat_passive::{Fields, IdentityRule, PacketPreview, Sides, Way};
+use jitlat_passive::{IdentityFields, IdentityRule, PacketPreview, Sides};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
-fn key(text: &str) -> Option<Key> {
-    Key::from_file_contents(text.as_bytes()).ok()
+fn key(text: &str) -> Option<PresharedKey> {
+    PresharedKey::from_file_contents(text.as_bytes()).ok()
 }
 
-fn rule() -> Rule {
+fn rule() -> DigestRule {
     let prefix = |p: &str| p.parse().unwrap();
-    Rule {
+    DigestRule {
         sides: Sides {
             reference: vec![prefix("10.0.0.1"), prefix("fd00::/8")],
             monitor: vec![prefix("0.0.0.0/0")],
         },
         identity: IdentityRule {
-            fields: Fields::Full { addresses: false, ports: true, ident: true },
+            fields: IdentityFields::Full { addresses: false, ports: true, ident: true },
             available: 200,
         },
         protocols: vec![6, 17],
@@ -46,7 +47,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(client: Option<Key>, server: impl Into<Keys>) -> Pair {
+    fn new(client: Option<PresharedKey>, server: impl Into<PresharedKeys>) -> Pair {
         let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200 };
         Pair {
             collector: Collector::new(ask, client, [1; 16], tick(0)),
@@ -105,7 +106,12 @@ impl Pair {
 }
 
 fn digest(at: i64, id: u64) -> Digest {
-    Digest { at: WallTime(at), id, length: 1500, way: if id.is_multiple_of(2) { Way::Out } else { Way::In } }
+    Digest {
+        at: WallTime(at),
+        id,
+        length: 1500,
+        direction: if id.is_multiple_of(2) { Direction::Up } else { Direction::Down },
+    }
 }
 
 #[test]
@@ -140,7 +146,7 @@ fn a_whole_conversation_with_and_without_a_key() {
         p.step(10, 1000);
         assert_eq!(p.asked.last(), Some(&ExporterEvent::Rule(rule())));
         (0..700).for_each(|i| p.exporter.digest(digest(i * 1000, i as u64)));
-        p.exporter.covers(WallTime(0), WallTime(700_000), Totals { frames: 900, drops: 3 });
+        p.exporter.covers(WallTime(0), WallTime(700_000), CaptureTotals { frames: 900, drops: 3 });
         p.step(300, 1000);
         assert_eq!(p.digests(), (0..700).collect::<Vec<_>>());
         let Some(CollectorEvent::Report { covered, totals, .. }) = p.received.last() else { panic!() };
@@ -167,14 +173,14 @@ fn who_has_not_the_key_learns_nothing() {
         let mut p = Pair::new(client, server);
         p.step(1, 100);
         let Some(CollectorEvent::Failed(why)) = p.received.first() else { panic!("{:?}", p.received) };
-        assert_eq!(matches!(why, DigestError::Refused(Refusal::Key, _)), refused, "{why}");
+        assert_eq!(matches!(why, DigestError::Refused(DigestRefusal::Key, _)), refused, "{why}");
         assert!(!p.asked.iter().any(|e| matches!(e, ExporterEvent::Listen(..))));
     }
 }
 
 #[test]
 fn each_peer_has_a_key_of_its_own() {
-    let mut keys = Keys::default();
+    let mut keys = PresharedKeys::default();
     for (name, text) in [("probe-1", "0123456789abcdef"), ("probe-2", "fedcba9876543210")] {
         keys.add(name, key(text).unwrap());
     }
@@ -187,7 +193,7 @@ fn each_peer_has_a_key_of_its_own() {
     }
     let mut p = Pair::new(key("a key of nobody here"), keys);
     p.step(1, 100);
-    assert!(matches!(p.received[..], [CollectorEvent::Failed(DigestError::Refused(Refusal::Key, _))]));
+    assert!(matches!(p.received[..], [CollectorEvent::Failed(DigestError::Refused(DigestRefusal::Key, _))]));
     assert_eq!(p.asked, [ExporterEvent::Over(Some(DigestError::Proof))]);
 }
 
@@ -221,14 +227,14 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
 #[test]
 fn a_sign_of_life_is_no_request() {
     let (k, mut out) = (None, Vec::new());
-    let mut exporter = Exporter::new(Keys::from(k.clone()), 1000, [2; 16], tick(0));
+    let mut exporter = Exporter::new(PresharedKeys::from(k.clone()), 1000, [2; 16], tick(0));
     let mut peer = Channel::of_client(k, MAX_FRAME);
-    peer.write(Message::Alive.kind(), |_| {}, &mut out);
+    peer.write(DigestMessage::Alive.kind(), |_| {}, &mut out);
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
     // Bytes that make no message are not enough: one a second does not keep a connection.
-    let mut exporter = Exporter::new(Keys::default(), 1000, [2; 16], tick(0));
+    let mut exporter = Exporter::new(PresharedKeys::default(), 1000, [2; 16], tick(0));
     exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
     for second in 1..=10 {
         exporter.handle(tick(second * 1000), ExporterInput::Bytes(&[1]));
@@ -252,21 +258,21 @@ fn silence_ends_both_sides() {
     assert!(!p.asked.iter().any(|h| matches!(h, ExporterEvent::Over(_))));
 }
 
-fn any_message() -> impl Strategy<Value = Message> {
+fn any_message() -> impl Strategy<Value = DigestMessage> {
     let digests = prop::collection::vec((any::<i32>(), any::<u64>(), 0u32..1 << 31, any::<bool>()), 0..50);
     prop_oneof![
         (any::<u16>(), any::<bool>(), any::<[u8; 16]>())
-            .prop_map(|(version, keyed, nonce)| Message::Hello(Hello { version, keyed, nonce })),
-        any::<[u8; 32]>().prop_map(Message::Proof),
-        ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| Message::Listen(Listen {
+            .prop_map(|(version, keyed, nonce)| DigestMessage::Hello(ChannelHello { version, keyed, nonce })),
+        any::<[u8; 32]>().prop_map(DigestMessage::Proof),
+        ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| DigestMessage::Listen(Listen {
             interface,
             hosts: rule().sides.reference,
             available
         })),
-        Just(Message::Rule(rule())),
+        Just(DigestMessage::Rule(rule())),
         any::<u32>().prop_map(|mask| {
-            let identity = IdentityRule { fields: Fields::Mask(mask), available: 9 };
-            Message::Rule(Rule { identity, port: None, ..rule() })
+            let identity = IdentityRule { fields: IdentityFields::Mask(mask), available: 9 };
+            DigestMessage::Rule(DigestRule { identity, port: None, ..rule() })
         }),
         (any::<u64>(), prop::option::of((0..i64::MAX, any::<i64>())), digests).prop_map(
             |(first, c, list)| {
@@ -275,22 +281,22 @@ fn any_message() -> impl Strategy<Value = Message> {
                     at: WallTime(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
                     id,
                     length,
-                    way: if out { Way::Out } else { Way::In },
+                    direction: if out { Direction::Up } else { Direction::Down },
                 });
-                Message::Report {
+                DigestMessage::Report {
                     first,
                     covered: c.map(|(a, b)| (WallTime(a), WallTime(b))).filter(|c| c.1.0 != i64::MIN),
-                    totals: Totals { frames: first, drops: 1 },
+                    totals: CaptureTotals { frames: first, drops: 1 },
                     entries: Entries::Digests(list.collect()),
                 }
             }
         ),
-        (any::<u64>(), "[a-z]{0,20}").prop_map(|(made, note)| Message::End {
+        (any::<u64>(), "[a-z]{0,20}").prop_map(|(made, note)| DigestMessage::End {
             made,
-            totals: Totals::default(),
+            totals: CaptureTotals::default(),
             notes: vec![note]
         }),
-        "[a-z ]{0,50}".prop_map(|text| Message::Refused(Refusal::Busy, text)),
+        "[a-z ]{0,50}".prop_map(|text| DigestMessage::Refused(DigestRefusal::Busy, text)),
     ]
 }
 
@@ -299,17 +305,17 @@ proptest! {
     fn messages_come_back_as_they_were(m in any_message()) {
         let mut body = Vec::new();
         m.encode(&mut body);
-        prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m.clone()));
+        prop_assert_eq!(DigestMessage::decode(m.kind(), &body), Ok(m.clone()));
         // A later version may add fields.
         body.push(7);
-        prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m));
+        prop_assert_eq!(DigestMessage::decode(m.kind(), &body), Ok(m));
     }
 
     #[test]
     fn no_bytes_make_either_side_panic_or_hold_more_than_they_are(
         kind in 0u8..12, body in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50)
     {
-        let _ = Message::decode(kind, &body);
+        let _ = DigestMessage::decode(kind, &body);
         let mut p = Pair::new(None, None);
         p.step(1, cut);
         let frame = [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], &body].concat();

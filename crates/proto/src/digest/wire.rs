@@ -2,12 +2,13 @@
 
 use super::{MAX_ENTRIES, MAX_PREFIXES};
 pub use crate::channel::WireError;
-use crate::channel::{Hello, put_text, text};
+use crate::channel::{ChannelHello, put_text, text};
 use crate::wire::Reader;
 use core::net::{IpAddr, Ipv6Addr};
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
-use jitlat_passive::{Fields, Identity, IdentityRule, PacketPreview, Sides, Way};
+use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Sides};
 
 /// What a conversation begins with.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
@@ -26,7 +27,7 @@ pub struct Digest {
     /// Length of the IP packet, in bytes; below 2^31.
     pub length: u32,
     /// Which way it went.
-    pub way: Way,
+    pub direction: Direction,
 }
 
 /// What to capture.
@@ -42,7 +43,7 @@ pub struct Listen {
 
 /// Which packets to report, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct DigestRule {
     /// The addresses of both sides, as the exporter sees them.
     pub sides: Sides,
     /// How packets are named.
@@ -57,7 +58,7 @@ pub struct Rule {
 
 /// Counts since the capture started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct CaptureTotals {
     /// Frames that were captured.
     pub frames: u64,
     /// Frames dropped because a buffer was full.
@@ -90,7 +91,7 @@ impl Entries {
 
 /// Why an exporter refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum DigestRefusal {
     /// It speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
@@ -108,16 +109,21 @@ pub enum Refusal {
     Failed,
 }
 
-impl Refusal {
-    const ALL: [Refusal; 5] =
-        [Refusal::Version, Refusal::Key, Refusal::Interface, Refusal::Busy, Refusal::Failed];
+impl DigestRefusal {
+    const ALL: [DigestRefusal; 5] = [
+        DigestRefusal::Version,
+        DigestRefusal::Key,
+        DigestRefusal::Interface,
+        DigestRefusal::Busy,
+        DigestRefusal::Failed,
+    ];
 }
 
 /// A message. Numbers as in `docs/protocols/digests.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum DigestMessage {
     /// 1, both ways.
-    Hello(Hello),
+    Hello(ChannelHello),
     /// 2, both ways: a proof of the key.
     Proof([u8; 32]),
     /// 3, to the exporter.
@@ -125,7 +131,7 @@ pub enum Message {
     /// 4, from the exporter: the interface that is captured at from now on.
     Listening(String),
     /// 5, to the exporter.
-    Rule(Rule),
+    Rule(DigestRule),
     /// 6, from the exporter.
     Report {
         /// Number of the first entry; numbers missing between messages were dropped because a queue was full.
@@ -133,7 +139,7 @@ pub enum Message {
         /// The time range that is completely reported, apart from dropped entries.
         covered: Option<(WallTime, WallTime)>,
         /// The capture so far.
-        totals: Totals,
+        totals: CaptureTotals,
         /// The packets.
         entries: Entries,
     },
@@ -146,12 +152,12 @@ pub enum Message {
         /// Number of entries made, whether reported or dropped.
         made: u64,
         /// Counts of the whole capture.
-        totals: Totals,
+        totals: CaptureTotals,
         /// Messages about what went wrong.
         notes: Vec<String>,
     },
     /// 10, from the exporter: refusal.
-    Refused(Refusal, String),
+    Refused(DigestRefusal, String),
 }
 
 fn bits(address: IpAddr) -> [u8; 16] {
@@ -193,47 +199,47 @@ fn prefixes(r: &mut Reader<'_>) -> Result<Vec<Prefix>, WireError> {
     Ok(list)
 }
 
-fn put_totals(out: &mut Vec<u8>, t: Totals) {
+fn put_totals(out: &mut Vec<u8>, t: CaptureTotals) {
     out.extend_from_slice(&t.frames.to_be_bytes());
     out.extend_from_slice(&t.drops.to_be_bytes());
 }
 
-fn totals(r: &mut Reader<'_>) -> Result<Totals, WireError> {
-    Ok(Totals { frames: r.u64()?, drops: r.u64()? })
+fn totals(r: &mut Reader<'_>) -> Result<CaptureTotals, WireError> {
+    Ok(CaptureTotals { frames: r.u64()?, drops: r.u64()? })
 }
 
 const FIELDS_MASK: u8 = 0x80;
 
-impl Message {
+impl DigestMessage {
     /// Its number.
     pub fn kind(&self) -> u8 {
         match self {
-            Message::Hello(_) => Hello::KIND,
-            Message::Proof(_) => 2,
-            Message::Listen(_) => 3,
-            Message::Listening(_) => 4,
-            Message::Rule(_) => 5,
-            Message::Report { .. } => 6,
-            Message::Alive => 7,
-            Message::Stop => 8,
-            Message::End { .. } => 9,
-            Message::Refused(..) => 10,
+            DigestMessage::Hello(_) => ChannelHello::KIND,
+            DigestMessage::Proof(_) => 2,
+            DigestMessage::Listen(_) => 3,
+            DigestMessage::Listening(_) => 4,
+            DigestMessage::Rule(_) => 5,
+            DigestMessage::Report { .. } => 6,
+            DigestMessage::Alive => 7,
+            DigestMessage::Stop => 8,
+            DigestMessage::End { .. } => 9,
+            DigestMessage::Refused(..) => 10,
         }
     }
 
     /// Appends its body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Hello(hello) => hello.encode(MAGIC, out),
-            Message::Proof(proof) => out.extend_from_slice(proof),
-            Message::Listen(l) => {
+            DigestMessage::Hello(hello) => hello.encode(MAGIC, out),
+            DigestMessage::Proof(proof) => out.extend_from_slice(proof),
+            DigestMessage::Listen(l) => {
                 put_text(out, &l.interface);
                 put_prefixes(out, &l.hosts);
                 out.extend_from_slice(&l.available.to_be_bytes());
             }
-            Message::Listening(interface) => put_text(out, interface),
-            Message::Rule(rule) => rule.encode(out),
-            Message::Report { first, covered, totals, entries } => {
+            DigestMessage::Listening(interface) => put_text(out, interface),
+            DigestMessage::Rule(rule) => rule.encode(out),
+            DigestMessage::Report { first, covered, totals, entries } => {
                 out.extend_from_slice(&first.to_be_bytes());
                 let (from, to) = covered.map_or((UNKNOWN, UNKNOWN), |(a, b)| (a.0, b.0));
                 out.extend_from_slice(&from.to_be_bytes());
@@ -241,62 +247,67 @@ impl Message {
                 put_totals(out, *totals);
                 entries.encode(out);
             }
-            Message::Alive | Message::Stop => {}
-            Message::End { made, totals, notes } => {
+            DigestMessage::Alive | DigestMessage::Stop => {}
+            DigestMessage::End { made, totals, notes } => {
                 out.extend_from_slice(&made.to_be_bytes());
                 put_totals(out, *totals);
                 let notes = &notes[..notes.len().min(MAX_NOTES)];
                 out.push(notes.len() as u8);
                 notes.iter().for_each(|n| put_text(out, n));
             }
-            Message::Refused(why, text) => {
-                out.push(Refusal::ALL.iter().position(|r| r == why).unwrap_or(0) as u8);
+            DigestMessage::Refused(why, text) => {
+                out.push(DigestRefusal::ALL.iter().position(|r| r == why).unwrap_or(0) as u8);
                 put_text(out, text);
             }
         }
     }
 
     /// Parses the body of message `kind`. Bytes after the known fields belong to a later version, and are ignored.
-    pub fn decode(kind: u8, body: &[u8]) -> Result<Message, WireError> {
+    pub fn decode(kind: u8, body: &[u8]) -> Result<DigestMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
-            1 => Message::Hello(Hello::decode(MAGIC, r)?),
-            2 => Message::Proof(r.array()?),
-            3 => Message::Listen(Listen { interface: text(r)?, hosts: prefixes(r)?, available: r.u16()? }),
-            4 => Message::Listening(text(r)?),
-            5 => Message::Rule(Rule::decode(r)?),
+            1 => DigestMessage::Hello(ChannelHello::decode(MAGIC, r)?),
+            2 => DigestMessage::Proof(r.array()?),
+            3 => DigestMessage::Listen(Listen {
+                interface: text(r)?,
+                hosts: prefixes(r)?,
+                available: r.u16()?,
+            }),
+            4 => DigestMessage::Listening(text(r)?),
+            5 => DigestMessage::Rule(DigestRule::decode(r)?),
             6 => {
                 let first = r.u64()?;
                 let (from, to) = (r.i64()?, r.i64()?);
                 let covered = (from != UNKNOWN && to != UNKNOWN).then_some((WallTime(from), WallTime(to)));
-                Message::Report { first, covered, totals: totals(r)?, entries: Entries::decode(r)? }
+                DigestMessage::Report { first, covered, totals: totals(r)?, entries: Entries::decode(r)? }
             }
-            7 => Message::Alive,
-            8 => Message::Stop,
+            7 => DigestMessage::Alive,
+            8 => DigestMessage::Stop,
             9 => {
                 let (made, totals) = (r.u64()?, totals(r)?);
                 let count = usize::from(r.u8()?).min(MAX_NOTES);
                 let notes = (0..count).map(|_| text(r)).collect::<Result<_, _>>()?;
-                Message::End { made, totals, notes }
+                DigestMessage::End { made, totals, notes }
             }
             10 => {
-                let why = Refusal::ALL.get(usize::from(r.u8()?)).copied().unwrap_or(Refusal::Failed);
-                Message::Refused(why, text(r)?)
+                let why =
+                    DigestRefusal::ALL.get(usize::from(r.u8()?)).copied().unwrap_or(DigestRefusal::Failed);
+                DigestMessage::Refused(why, text(r)?)
             }
             other => return Err(WireError::Unknown(other)),
         })
     }
 }
 
-impl Rule {
+impl DigestRule {
     fn encode(&self, out: &mut Vec<u8>) {
         put_prefixes(out, &self.sides.reference);
         put_prefixes(out, &self.sides.monitor);
         let (flags, mask) = match self.identity.fields {
-            Fields::Full { addresses, ports, ident } => {
+            IdentityFields::Full { addresses, ports, ident } => {
                 (u8::from(addresses) | u8::from(ports) << 1 | u8::from(ident) << 2, 0)
             }
-            Fields::Mask(mask) => (FIELDS_MASK, mask),
+            IdentityFields::Mask(mask) => (FIELDS_MASK, mask),
         };
         out.push(flags | u8::from(self.without_echoes) << 3);
         out.extend_from_slice(&mask.to_be_bytes());
@@ -308,18 +319,18 @@ impl Rule {
         out.extend_from_slice(protocols);
     }
 
-    fn decode(r: &mut Reader<'_>) -> Result<Rule, WireError> {
+    fn decode(r: &mut Reader<'_>) -> Result<DigestRule, WireError> {
         let sides = Sides { reference: prefixes(r)?, monitor: prefixes(r)? };
         let (flags, mask, available) = (r.u8()?, r.u32()?, r.u16()?);
         let has = |bit: u8| flags & bit != 0;
         let fields = if has(FIELDS_MASK) {
-            Fields::Mask(mask)
+            IdentityFields::Mask(mask)
         } else {
-            Fields::Full { addresses: has(1), ports: has(2), ident: has(4) }
+            IdentityFields::Full { addresses: has(1), ports: has(2), ident: has(4) }
         };
         let port = Some(r.u16()?).filter(|p| *p != 0);
         let count = usize::from(r.u8()?);
-        Ok(Rule {
+        Ok(DigestRule {
             sides,
             identity: IdentityRule { fields, available: available.into() },
             protocols: r.take(count)?.to_vec(),
@@ -360,11 +371,11 @@ impl Entries {
             Entries::Digests(list) => {
                 for d in list {
                     out.extend_from_slice(&delta(d.at));
-                    let way = match d.way {
-                        Way::Out => 1 << 31,
-                        Way::In => 0,
+                    let direction = match d.direction {
+                        Direction::Up => 1 << 31,
+                        Direction::Down => 0,
                     };
-                    out.extend_from_slice(&(d.length & (u32::MAX >> 1) | way).to_be_bytes());
+                    out.extend_from_slice(&(d.length & (u32::MAX >> 1) | direction).to_be_bytes());
                     out.extend_from_slice(&d.id.to_be_bytes());
                 }
             }
@@ -401,8 +412,8 @@ impl Entries {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 16));
                 for _ in 0..count {
                     let (at, word, id) = (at(r)?, r.u32()?, r.u64()?);
-                    let way = if word >> 31 == 1 { Way::Out } else { Way::In };
-                    list.push(Digest { at, id, length: word & (u32::MAX >> 1), way });
+                    let direction = if word >> 31 == 1 { Direction::Up } else { Direction::Down };
+                    list.push(Digest { at, id, length: word & (u32::MAX >> 1), direction });
                 }
                 times_begin(list.first().map(|d| d.at))?;
                 Ok(Entries::Digests(list))
@@ -462,7 +473,7 @@ mod tests {
     }
 
     fn digests(times: &[i64]) -> Entries {
-        let digest = |at: &i64| Digest { at: WallTime(*at), way: Way::In, length: 100, id: 7 };
+        let digest = |at: &i64| Digest { at: WallTime(*at), direction: Direction::Down, length: 100, id: 7 };
         Entries::Digests(times.iter().map(digest).collect())
     }
 
@@ -491,8 +502,8 @@ mod tests {
             mask in prop::option::of(any::<u32>()),
         ) {
             let [addresses, ports, ident, without_echoes] = switches;
-            let fields = mask.map_or(Fields::Full { addresses, ports, ident }, Fields::Mask);
-            let rule = Rule {
+            let fields = mask.map_or(IdentityFields::Full { addresses, ports, ident }, IdentityFields::Mask);
+            let rule = DigestRule {
                 sides: Sides { reference: Vec::new(), monitor: Vec::new() },
                 identity: IdentityRule { fields, available: 200 },
                 protocols: vec![17],
@@ -501,7 +512,7 @@ mod tests {
             };
             let mut bytes = Vec::new();
             rule.encode(&mut bytes);
-            prop_assert_eq!(Rule::decode(&mut Reader::new(&bytes)).unwrap(), rule);
+            prop_assert_eq!(DigestRule::decode(&mut Reader::new(&bytes)).unwrap(), rule);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 echo (RFC 792, RFC 4443): round trips to any host that answers ping.
 
-use crate::twoway::{Protocol, Received, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply};
 use jitlat_core::WallTime;
 
 /// Bytes of the ICMP header of an echo.
@@ -19,20 +19,20 @@ mod field {
 
 /// Version of the Internet protocol below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum IpVersion {
     /// ICMP.
     V4,
     /// ICMPv6.
     V6,
 }
 
-impl Family {
+impl IpVersion {
     fn request(self) -> u8 {
-        if self == Family::V4 { 8 } else { 128 }
+        if self == IpVersion::V4 { 8 } else { 128 }
     }
 
     fn reply(self) -> u8 {
-        if self == Family::V4 { 0 } else { 129 }
+        if self == IpVersion::V4 { 0 } else { 129 }
     }
 }
 
@@ -56,7 +56,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// checksum) and delivers only replies to it.
 #[derive(Clone, Debug)]
 pub struct Echo {
-    family: Family,
+    family: IpVersion,
     id: u16,
     /// Repeated at the start of every payload, to recognise replies to other programs.
     mark: u64,
@@ -68,7 +68,7 @@ pub struct Echo {
 impl Echo {
     /// An echo client with `payload` bytes after the ICMP header; `mark` is random. `id` is `None` on sockets whose
     /// kernel chooses the identifier.
-    pub fn new(family: Family, id: Option<u16>, mark: u64, payload: usize) -> Echo {
+    pub fn new(family: IpVersion, id: Option<u16>, mark: u64, payload: usize) -> Echo {
         Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
     }
 
@@ -98,32 +98,32 @@ impl Protocol for Echo {
         // The whole number is mixed into the mark, to distinguish replies 65 536 requests apart.
         let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
         out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));
-        if self.family == Family::V4 {
+        if self.family == IpVersion::V4 {
             let sum = checksum(&out[start..]);
             field::CHECKSUM.write(&mut out[start..], sum);
         }
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Received {
-        let Some(seq) = field::SEQ.read(datagram) else { return Received::Malformed };
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> DatagramKind {
+        let Some(seq) = field::SEQ.read(datagram) else { return DatagramKind::Malformed };
         if self.is_own_request(datagram, seq) {
-            return Received::OwnRequest;
+            return DatagramKind::OwnRequest;
         }
         let is_reply =
             field::TYPE.read(datagram) == Some(self.family.reply()) && field::CODE.read(datagram) == Some(0);
         if !is_reply || self.check_id && field::ID.read(datagram) != Some(self.id) {
-            return Received::Foreign;
+            return DatagramKind::Foreign;
         }
-        if self.family == Family::V4 && checksum(datagram) != 0 {
-            return Received::Malformed;
+        if self.family == IpVersion::V4 && checksum(datagram) != 0 {
+            return DatagramKind::Malformed;
         }
         let body = &datagram[HEADER_LEN..];
         let (seq, seq_bits) = match self.marked(body) {
             Some(Some(whole)) if whole as u16 == seq => (whole, 32),
-            Some(_) => return Received::Foreign,
+            Some(_) => return DatagramKind::Foreign,
             None => (seq.into(), 16),
         };
-        Received::Reply(Reply {
+        DatagramKind::Reply(Reply {
             seq,
             seq_bits,
             arrived: None,
@@ -141,19 +141,19 @@ mod tests {
 
     #[test]
     fn types_of_rfc_792_and_rfc_4443() {
-        let types = |family: Family| (family.request(), family.reply());
-        assert_eq!((types(Family::V4), types(Family::V6)), ((8, 0), (128, 129)));
+        let types = |family: IpVersion| (family.request(), family.reply());
+        assert_eq!((types(IpVersion::V4), types(IpVersion::V6)), ((8, 0), (128, 129)));
     }
     use proptest::prelude::*;
 
-    fn exchange(family: Family, seq: u32, payload: usize) -> (Echo, Vec<u8>) {
+    fn exchange(family: IpVersion, seq: u32, payload: usize) -> (Echo, Vec<u8>) {
         let mut echo = Echo::new(family, Some(0x1234), 0xfeed_beef_0000_1111, payload);
         let mut packet = Vec::new();
         echo.request(seq, false, WallTime(0), &mut packet);
-        assert!(family == Family::V6 || checksum(&packet) == 0);
+        assert!(family == IpVersion::V6 || checksum(&packet) == 0);
         packet[0] = family.reply();
         packet[2..4].fill(0);
-        if family == Family::V4 {
+        if family == IpVersion::V4 {
             let sum = checksum(&packet).to_be_bytes();
             packet[2..4].copy_from_slice(&sum);
         }
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn a_reply_names_its_request() {
-        for family in [Family::V4, Family::V6] {
+        for family in [IpVersion::V4, IpVersion::V6] {
             for (payload, bits) in [(0, 16), (7, 16), (8, 32), (56, 32), (1473, 32)] {
                 let (mut echo, reply) = exchange(family, 70_000, payload);
-                let Received::Reply(r) = echo.receive(&reply, WallTime(0)) else { panic!("{payload}") };
+                let DatagramKind::Reply(r) = echo.receive(&reply, WallTime(0)) else { panic!("{payload}") };
                 let want = if bits == 32 { 70_000 } else { 70_000 - 65_536 };
                 assert_eq!((r.seq, r.seq_bits, r.damaged), (want, bits, false));
             }
@@ -174,24 +174,24 @@ mod tests {
 
     #[test]
     fn others_replies_and_our_own_requests_do_not_count() {
-        let (mut echo, reply) = exchange(Family::V4, 5, 56);
-        let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
-        assert_eq!(other.receive(&reply, WallTime(0)), Received::Foreign);
+        let (mut echo, reply) = exchange(IpVersion::V4, 5, 56);
+        let mut other = Echo::new(IpVersion::V4, Some(0x1234), 1, 56);
+        assert_eq!(other.receive(&reply, WallTime(0)), DatagramKind::Foreign);
         for payload in [0, 56] {
-            let mut echo = Echo::new(Family::V4, Some(0x1234), 0xfeed_beef_0000_1111, payload);
+            let mut echo = Echo::new(IpVersion::V4, Some(0x1234), 0xfeed_beef_0000_1111, payload);
             let mut request = Vec::new();
             echo.request(70_000, false, WallTime(0), &mut request);
-            assert_eq!(echo.receive(&request, WallTime(0)), Received::OwnRequest);
-            let mut other = Echo::new(Family::V4, Some(0x1235), 0xfeed_beef_0000_1111, payload);
-            assert_eq!(other.receive(&request, WallTime(0)), Received::Foreign);
-            let mut other = Echo::new(Family::V4, Some(0x1234), 1, payload);
+            assert_eq!(echo.receive(&request, WallTime(0)), DatagramKind::OwnRequest);
+            let mut other = Echo::new(IpVersion::V4, Some(0x1235), 0xfeed_beef_0000_1111, payload);
+            assert_eq!(other.receive(&request, WallTime(0)), DatagramKind::Foreign);
+            let mut other = Echo::new(IpVersion::V4, Some(0x1234), 1, payload);
             // Without room for a mark nobody can tell.
-            let expected = if payload == 0 { Received::OwnRequest } else { Received::Foreign };
+            let expected = if payload == 0 { DatagramKind::OwnRequest } else { DatagramKind::Foreign };
             assert_eq!(other.receive(&request, WallTime(0)), expected);
         }
         let mut broken = reply.clone();
         broken[20] ^= 1;
-        assert_eq!(echo.receive(&broken, WallTime(0)), Received::Malformed);
+        assert_eq!(echo.receive(&broken, WallTime(0)), DatagramKind::Malformed);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
     proptest! {
         #[test]
         fn anything_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let mut echo = Echo::new(Family::V4, Some(1), 2, 56);
+            let mut echo = Echo::new(IpVersion::V4, Some(1), 2, 56);
             let _ = echo.receive(&bytes, WallTime(0));
         }
     }

@@ -1,10 +1,12 @@
 //! [`Client`]: the conversation around a test, and its requests.
 
 use super::fill::{Fill, Filler};
-use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, Unreadable, flag};
-use super::params::{Clocks, Params, StampAt, Stats, VERSION};
+use super::packet::{
+    self, EchoFields, EchoLayout, IrttKey, IrttPacket, IrttPacketError, ServerInstant, flag,
+};
+use super::params::{IrttParams, ReceiveStats, ServerClocks, StampAt, VERSION};
 use crate::machine::Tick;
-use crate::twoway::{ConversationState, Protocol, Received, Reply};
+use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 
@@ -16,9 +18,9 @@ pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
 #[derive(Clone, Debug)]
 pub struct IrttOptions {
     /// Sign packets with this key, and accept only signed ones.
-    pub key: Option<Key>,
+    pub key: Option<IrttKey>,
     /// The parameters to request.
-    pub params: Params,
+    pub params: IrttParams,
     /// Accept whatever the server grants.
     pub loose: bool,
     /// What requests are padded with.
@@ -36,14 +38,14 @@ impl IrttOptions {
     pub fn new(duration: Span, interval: Span) -> IrttOptions {
         IrttOptions {
             key: None,
-            params: Params {
+            params: IrttParams {
                 version: VERSION,
                 duration,
                 interval,
-                stats: Stats::Both,
+                stats: ReceiveStats::Both,
                 stamp_at: StampAt::Both,
-                clocks: Clocks::Both,
-                ..Params::default()
+                clocks: ServerClocks::Both,
+                ..IrttParams::default()
             },
             loose: false,
             fill: Fill::None,
@@ -57,7 +59,7 @@ impl IrttOptions {
 /// Why a test cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum IrttFailure {
     /// No open request was answered.
     #[error(
         "no irtt server answered {0} requests to open a session: is one running there (`jitlat serve`, `irtt server`), \
@@ -76,23 +78,23 @@ pub enum Failure {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum IrttClientState {
     /// This many open requests have been sent; the next one, or the end of waiting, is due.
     Opening {
         sent: usize,
         due: Option<SteadyTime>,
     },
     Open,
-    Failed(Failure),
+    Failed(IrttFailure),
 }
 
 /// The client's side of one session.
 #[derive(Clone, Debug)]
 pub struct Client {
     options: IrttOptions,
-    state: State,
+    state: IrttClientState,
     token: u64,
-    granted: Params,
+    granted: IrttParams,
     layout: EchoLayout,
     /// For servers that write both clocks of a midpoint although one was negotiated.
     odd_layout: Option<EchoLayout>,
@@ -107,9 +109,9 @@ impl Client {
     /// A client that requests its session as soon as it is polled.
     pub fn new(options: IrttOptions) -> Client {
         Client {
-            state: State::Opening { sent: 0, due: None },
+            state: IrttClientState::Opening { sent: 0, due: None },
             token: 0,
-            granted: Params::default(),
+            granted: IrttParams::default(),
             layout: EchoLayout::new(&options.params),
             odd_layout: None,
             filler: Filler::new(options.fill.clone(), options.seed),
@@ -120,7 +122,7 @@ impl Client {
     }
 
     /// The granted parameters; all zero before.
-    pub fn granted(&self) -> &Params {
+    pub fn granted(&self) -> &IrttParams {
         &self.granted
     }
 
@@ -136,51 +138,51 @@ impl Client {
     }
 
     /// Why the test could not be run; `None` if it could.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&IrttFailure> {
         match &self.state {
-            State::Failed(failure) => Some(failure),
+            IrttClientState::Failed(failure) => Some(failure),
             _ => None,
         }
     }
 
     /// The answer to an open request.
-    fn opened(&mut self, packet: &Packet<'_>) -> Received {
-        let Some((token, rest)) = packet.token() else { return Received::Malformed };
-        let State::Opening { sent: 1.., .. } = self.state else {
+    fn opened(&mut self, packet: &IrttPacket<'_>) -> DatagramKind {
+        let Some((token, rest)) = packet.token() else { return DatagramKind::Malformed };
+        let IrttClientState::Opening { sent: 1.., .. } = self.state else {
             // The answer to a repeated open request, when the first was only slow: another session, which is not used.
-            return Received::Conversation;
+            return DatagramKind::Conversation;
         };
-        let Ok(granted) = Params::parse(rest) else { return Received::Malformed };
+        let Ok(granted) = IrttParams::parse(rest) else { return DatagramKind::Malformed };
         if granted.length > MAX_PAYLOAD.into() {
             // Requests are that long: no datagram is.
-            return Received::Malformed;
+            return DatagramKind::Malformed;
         }
         let restrictions = granted.restrictions(&self.options.params);
         self.token = token;
         self.layout = EchoLayout::new(&granted);
         self.odd_layout = EchoLayout::with_both_midpoints(&granted);
         self.state = if granted.version != VERSION {
-            State::Failed(Failure::Version(granted.version))
+            IrttClientState::Failed(IrttFailure::Version(granted.version))
         } else if packet.flags & flag::CLOSE != 0 || token == 0 {
-            State::Failed(Failure::Closed)
+            IrttClientState::Failed(IrttFailure::Closed)
         } else if restrictions.is_empty() || self.options.loose {
-            State::Open
+            IrttClientState::Open
         } else {
-            State::Failed(Failure::Restricted(restrictions))
+            IrttClientState::Failed(IrttFailure::Restricted(restrictions))
         };
         self.granted = granted;
-        Received::Conversation
+        DatagramKind::Conversation
     }
 
     /// The answer to a request.
-    fn answered(&mut self, packet: &Packet<'_>, near: WallTime, len: usize) -> Received {
-        let Some((token, body)) = packet.token() else { return Received::Malformed };
-        if token != self.token || self.state != State::Open {
-            return Received::Foreign;
+    fn answered(&mut self, packet: &IrttPacket<'_>, near: WallTime, len: usize) -> DatagramKind {
+        let Some((token, body)) = packet.token() else { return DatagramKind::Malformed };
+        if token != self.token || self.state != IrttClientState::Open {
+            return DatagramKind::Foreign;
         }
         // The length is that of a midpoint with the second clock, and nothing else explains it.
         let odd = self.odd_layout.as_ref().filter(|odd| len == self.size() + odd.len() - self.layout.len());
-        let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return Received::Malformed };
+        let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return DatagramKind::Malformed };
         if odd.is_none() {
             detect_wall_time(&mut echo, near);
         }
@@ -193,7 +195,7 @@ impl Client {
         };
         let (arrived, answered) = times(arrived, answered, near);
         self.window = Some(echo.window).filter(|window| window & 1 != 0);
-        Received::Reply(Reply {
+        DatagramKind::Reply(Reply {
             seq: echo.seq,
             seq_bits: 32,
             arrived,
@@ -208,7 +210,11 @@ impl Client {
 
 /// The wall times of an answer. If only the monotonic clock was read, two times with the same difference: they give the
 /// server's processing time, and no one-way delays.
-fn times(arrived: Instant, answered: Instant, near: WallTime) -> (Option<WallTime>, Option<WallTime>) {
+fn times(
+    arrived: ServerInstant,
+    answered: ServerInstant,
+    near: WallTime,
+) -> (Option<WallTime>, Option<WallTime>) {
     match (arrived.wall, answered.wall, arrived.monotonic, answered.monotonic) {
         (None, None, Some(arrived), Some(answered)) => {
             (Some(near - Span(answered.saturating_sub(arrived).max(0))), Some(near))
@@ -219,12 +225,12 @@ fn times(arrived: Instant, answered: Instant, near: WallTime) -> (Option<WallTim
 
 /// irtt's server writes both clocks of a midpoint where one was agreed on. Where a length hides that, what is in the
 /// place of the monotonic clock is the wall clock, more than fifty years after any start of a server.
-fn detect_wall_time(echo: &mut Echo, near: WallTime) {
+fn detect_wall_time(echo: &mut EchoFields, near: WallTime) {
     let midpoint = &mut echo.midpoint;
     if let (None, Some(time)) = (midpoint.wall, midpoint.monotonic)
         && (WallTime(time) - near).0.unsigned_abs() < 1 << 60
     {
-        *midpoint = Instant { wall: Some(time), monotonic: None };
+        *midpoint = ServerInstant { wall: Some(time), monotonic: None };
     }
 }
 
@@ -235,22 +241,22 @@ impl Protocol for Client {
         packet::begin(0, key, out);
         out.extend(self.token.to_le_bytes());
         // Room for what the answer has in the same places.
-        self.layout.write(&Echo { seq, ..Echo::default() }, out);
+        self.layout.write(&EchoFields { seq, ..EchoFields::default() }, out);
         let fields = out.len();
         out.resize(start + self.size(), 0);
         self.filler.fill(&mut out[fields..]);
         packet::sign(self.options.key.as_ref(), &mut out[start..]);
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
-        let packet = match Packet::parse(datagram, self.options.key.as_ref()) {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> DatagramKind {
+        let packet = match IrttPacket::parse(datagram, self.options.key.as_ref()) {
             Ok(packet) => packet,
-            Err(Unreadable::Foreign) => return Received::Foreign,
-            Err(Unreadable::Forged) => return Received::Forged,
+            Err(IrttPacketError::Foreign) => return DatagramKind::Foreign,
+            Err(IrttPacketError::Forged) => return DatagramKind::Forged,
         };
         match packet.flags & (flag::OPEN | flag::REPLY) {
             // Our own, come back, or another client's.
-            flags if flags & flag::REPLY == 0 => Received::Malformed,
+            flags if flags & flag::REPLY == 0 => DatagramKind::Malformed,
             flag::REPLY => self.answered(&packet, near, datagram.len()),
             _ => self.opened(&packet),
         }
@@ -260,7 +266,7 @@ impl Protocol for Client {
         let key = self.options.key.as_ref();
         let start = out.len();
         match &mut self.state {
-            State::Opening { sent, due } if due.is_none_or(|due| now.steady >= due) => {
+            IrttClientState::Opening { sent, due } if due.is_none_or(|due| now.steady >= due) => {
                 let Some(wait) = self.options.open_timeouts.get(*sent) else { return false };
                 *sent += 1;
                 *due = Some(now.steady + *wait);
@@ -291,24 +297,24 @@ impl Protocol for Client {
 
     fn conversation_timeout(&self) -> Option<SteadyTime> {
         match &self.state {
-            State::Opening { due, .. } => Some(due.unwrap_or(SteadyTime(i64::MIN))),
+            IrttClientState::Opening { due, .. } => Some(due.unwrap_or(SteadyTime(i64::MIN))),
             _ => None,
         }
     }
 
     fn conversation_state(&mut self, now: SteadyTime) -> ConversationState {
         let waits = self.options.open_timeouts.len();
-        if let State::Opening { sent, due } = self.state
+        if let IrttClientState::Opening { sent, due } = self.state
             && sent >= waits
             && due.is_none_or(|due| now >= due)
         {
-            self.state = State::Failed(Failure::Silent(waits));
+            self.state = IrttClientState::Failed(IrttFailure::Silent(waits));
         }
         match &self.state {
-            State::Opening { .. } => ConversationState::Opening,
-            State::Open if self.ended => ConversationState::Over,
-            State::Open => ConversationState::Ready,
-            State::Failed(failure) => ConversationState::Failed(failure.to_string()),
+            IrttClientState::Opening { .. } => ConversationState::Opening,
+            IrttClientState::Open if self.ended => ConversationState::Over,
+            IrttClientState::Open => ConversationState::Ready,
+            IrttClientState::Failed(failure) => ConversationState::Failed(failure.to_string()),
         }
     }
 

@@ -17,11 +17,11 @@ pub mod params;
 pub mod received;
 pub mod server;
 
-pub use client::{Client, Failure, IrttOptions};
+pub use client::{Client, IrttFailure, IrttOptions};
 pub use fill::Fill;
-pub use packet::Key;
-pub use params::{Clocks, Params, StampAt, Stats};
-pub use server::{AllowStamps, MAX_KEYS, Reaction, Rules, SESSION_BYTES, Server};
+pub use packet::IrttKey;
+pub use params::{IrttParams, ReceiveStats, ServerClocks, StampAt};
+pub use server::{AllowStamps, IrttReaction, IrttRules, MAX_KEYS, SESSION_BYTES, Server};
 
 /// UDP port of a server.
 pub const PORT: u16 = 2112;

@@ -1,7 +1,7 @@
 //! Packets: a fixed order of little-endian fields, of which the optional ones may be absent. Which fields an echo has
 //! follows only from the parameters of its session.
 
-use super::params::{Clocks, Params, StampAt};
+use super::params::{IrttParams, ServerClocks, StampAt};
 use crate::wire::{Field, FieldType, LittleEndian};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -10,7 +10,7 @@ use md5::Md5;
 /// First bytes of every packet.
 pub(crate) const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
 /// Bytes of the shortest packet, without HMAC.
-pub(crate) const SHORTEST: usize = field::HMAC.start();
+pub(crate) const MIN_LEN: usize = field::HMAC.start();
 /// Bytes of an HMAC.
 pub(crate) const HMAC_LEN: usize = 16;
 /// Bytes of a session's token.
@@ -42,16 +42,16 @@ mod field {
 
 /// A key of a server and its clients.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct IrttKey(Vec<u8>);
 
-impl Key {
+impl IrttKey {
     /// From what irtt takes for `--hmac`: text, or hexadecimal after `0x`. `None` if that is not hexadecimal.
-    pub fn new(text: &str) -> Option<Key> {
-        let Some(digits) = text.strip_prefix("0x") else { return Some(Key(text.as_bytes().to_vec())) };
+    pub fn new(text: &str) -> Option<IrttKey> {
+        let Some(digits) = text.strip_prefix("0x") else { return Some(IrttKey(text.as_bytes().to_vec())) };
         let digit = |c: &u8| char::from(*c).to_digit(16).map(|d| d as u8);
         let pairs = digits.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?));
-        bytes.collect::<Option<Vec<u8>>>().map(Key)
+        bytes.collect::<Option<Vec<u8>>>().map(IrttKey)
     }
 
     /// Whether the HMAC of this packet is this key's. Constant time.
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for IrttKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
@@ -79,7 +79,7 @@ impl fmt::Debug for Key {
 
 /// Appends the fields that come first to `out`, with room for the HMAC if there is a `key`. Once the packet is complete,
 /// [`sign`] it.
-pub fn begin(flags: u8, key: Option<&Key>, out: &mut Vec<u8>) {
+pub fn begin(flags: u8, key: Option<&IrttKey>, out: &mut Vec<u8>) {
     out.extend(MAGIC);
     match key {
         Some(_) => {
@@ -91,7 +91,7 @@ pub fn begin(flags: u8, key: Option<&Key>, out: &mut Vec<u8>) {
 }
 
 /// Signs a packet that was [begun](begin) with this key; does nothing without one.
-pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
+pub fn sign(key: Option<&IrttKey>, packet: &mut [u8]) {
     if let Some(key) = key
         && packet.len() >= field::HMAC.end()
     {
@@ -103,7 +103,7 @@ pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
 /// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unreadable {
+pub enum IrttPacketError {
     /// Another protocol, or truncated.
     Foreign,
     /// It has a wrong HMAC, or none, or one although there is no key.
@@ -112,35 +112,35 @@ pub enum Unreadable {
 
 /// A packet: its flags except that of the HMAC, and what follows the HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<'a> {
+pub struct IrttPacket<'a> {
     /// Bits of [`flag`].
     pub flags: u8,
     /// From the token on; an open request has none.
     pub body: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> IrttPacket<'a> {
     /// Reads the fields that come first.
-    pub fn parse(datagram: &'a [u8], key: Option<&Key>) -> Result<Packet<'a>, Unreadable> {
-        let packet = Packet::read(datagram, key.is_some())?;
+    pub fn parse(datagram: &'a [u8], key: Option<&IrttKey>) -> Result<IrttPacket<'a>, IrttPacketError> {
+        let packet = IrttPacket::read(datagram, key.is_some())?;
         match key {
-            Some(key) if !key.has_signed(datagram) => Err(Unreadable::Forged),
+            Some(key) if !key.has_signed(datagram) => Err(IrttPacketError::Forged),
             _ => Ok(packet),
         }
     }
 
-    /// The same without verifying the HMAC, which is there if `signed`: see [`Key::has_signed`].
-    pub(crate) fn read(datagram: &'a [u8], signed: bool) -> Result<Packet<'a>, Unreadable> {
-        let flags = field::FLAGS.read(datagram).ok_or(Unreadable::Foreign)?;
+    /// The same without verifying the HMAC, which is there if `signed`: see [`IrttKey::has_signed`].
+    pub(crate) fn read(datagram: &'a [u8], signed: bool) -> Result<IrttPacket<'a>, IrttPacketError> {
+        let flags = field::FLAGS.read(datagram).ok_or(IrttPacketError::Foreign)?;
         if field::MAGIC.read(datagram) != Some(MAGIC) || flags & !flag::ALL != 0 {
-            return Err(Unreadable::Foreign);
+            return Err(IrttPacketError::Foreign);
         }
         if signed != (flags & flag::HMAC != 0) {
-            return Err(Unreadable::Forged);
+            return Err(IrttPacketError::Forged);
         }
         let start = if signed { field::HMAC.end() } else { field::HMAC.start() };
-        let body = datagram.get(start..).ok_or(Unreadable::Foreign)?;
-        Ok(Packet { flags: flags & !flag::HMAC, body })
+        let body = datagram.get(start..).ok_or(IrttPacketError::Foreign)?;
+        Ok(IrttPacket { flags: flags & !flag::HMAC, body })
     }
 
     /// The session's token and what follows it.
@@ -155,26 +155,26 @@ impl<'a> Packet<'a> {
 pub(crate) struct EchoLayout {
     count: Option<Field<LittleEndian<u32>>>,
     window: Option<Field<LittleEndian<u64>>>,
-    receive: Stamps,
-    midpoint: Stamps,
-    send: Stamps,
+    receive: ClockFields,
+    midpoint: ClockFields,
+    send: ClockFields,
     /// Where the payload begins.
     len: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Stamps {
+struct ClockFields {
     wall: Option<Field<LittleEndian<i64>>>,
     monotonic: Option<Field<LittleEndian<i64>>>,
 }
 
-impl Stamps {
-    fn read(&self, body: &[u8]) -> Instant {
+impl ClockFields {
+    fn read(&self, body: &[u8]) -> ServerInstant {
         let time = |at: Option<Field<_>>| at?.read(body).map(|LittleEndian(t)| t).filter(|t| *t != 0);
-        Instant { wall: time(self.wall), monotonic: time(self.monotonic) }
+        ServerInstant { wall: time(self.wall), monotonic: time(self.monotonic) }
     }
 
-    fn write(&self, instant: Instant, body: &mut [u8]) {
+    fn write(&self, instant: ServerInstant, body: &mut [u8]) {
         for (at, time) in [(self.wall, instant.wall), (self.monotonic, instant.monotonic)] {
             if let Some(at) = at {
                 at.write(body, LittleEndian(time.unwrap_or(0)));
@@ -188,7 +188,7 @@ const SEQ: Field<LittleEndian<u32>> = Field::at(0);
 
 /// A reading of the server's clocks. Zero means absent on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instant {
+pub struct ServerInstant {
     /// ns since 1970 UTC.
     pub wall: Option<i64>,
     /// ns since the server was started.
@@ -197,7 +197,7 @@ pub struct Instant {
 
 /// The fields of an echo, except its token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Echo {
+pub struct EchoFields {
     /// The request's number.
     pub seq: u32,
     /// Requests received so far, copies among them.
@@ -205,26 +205,26 @@ pub struct Echo {
     /// Bit k: request number seq − k was received. Without bit 0 it says nothing.
     pub window: u64,
     /// When the request was received.
-    pub received: Instant,
+    pub received: ServerInstant,
     /// Between its reception and the answer.
-    pub midpoint: Instant,
+    pub midpoint: ServerInstant,
     /// When the answer was sent.
-    pub sent: Instant,
+    pub sent: ServerInstant,
 }
 
 impl EchoLayout {
     /// Of a session with these parameters.
-    pub fn new(params: &Params) -> EchoLayout {
+    pub fn new(params: &IrttParams) -> EchoLayout {
         EchoLayout::with_clocks(params, params.clocks)
     }
 
     /// Of the replies of servers that write both clocks of a midpoint although one was agreed on, as irtt's does.
-    pub(crate) fn with_both_midpoints(params: &Params) -> Option<EchoLayout> {
-        let odd = params.stamp_at == StampAt::Midpoint && params.clocks != Clocks::Both;
-        odd.then(|| EchoLayout::with_clocks(params, Clocks::Both))
+    pub(crate) fn with_both_midpoints(params: &IrttParams) -> Option<EchoLayout> {
+        let odd = params.stamp_at == StampAt::Midpoint && params.clocks != ServerClocks::Both;
+        odd.then(|| EchoLayout::with_clocks(params, ServerClocks::Both))
     }
 
-    fn with_clocks(params: &Params, clocks: Clocks) -> EchoLayout {
+    fn with_clocks(params: &IrttParams, clocks: ServerClocks) -> EchoLayout {
         fn take<T: FieldType>(len: &mut usize, wanted: bool) -> Option<Field<T>> {
             let field = Field::at(*len);
             wanted.then(|| {
@@ -236,7 +236,7 @@ impl EchoLayout {
         let count = take(&mut len, params.stats.has_count());
         let window = take(&mut len, params.stats.has_window());
         let at = params.stamp_at;
-        let mut stamps = |wanted: bool| Stamps {
+        let mut stamps = |wanted: bool| ClockFields {
             wall: take(&mut len, wanted && clocks.has_wall()),
             monotonic: take(&mut len, wanted && clocks.has_monotonic()),
         };
@@ -247,7 +247,7 @@ impl EchoLayout {
     }
 
     /// Bytes of a packet without payload.
-    pub(crate) fn packet_len(&self, key: Option<&Key>) -> usize {
+    pub(crate) fn packet_len(&self, key: Option<&IrttKey>) -> usize {
         let hmac = if key.is_some() { HMAC_LEN } else { 0 };
         field::HMAC.start() + hmac + TOKEN_LEN + self.len
     }
@@ -258,10 +258,10 @@ impl EchoLayout {
     }
 
     /// Reads the fields at the front of `body`, which follows the token; `None` if it is too short.
-    pub fn read(&self, body: &[u8]) -> Option<Echo> {
+    pub fn read(&self, body: &[u8]) -> Option<EchoFields> {
         let body = body.get(..self.len)?;
         let LittleEndian(seq) = SEQ.read(body)?;
-        Some(Echo {
+        Some(EchoFields {
             seq,
             count: self.count.and_then(|at| at.read(body)).map_or(0, |LittleEndian(count)| count),
             window: self.window.and_then(|at| at.read(body)).map_or(0, |LittleEndian(window)| window),
@@ -272,7 +272,7 @@ impl EchoLayout {
     }
 
     /// Appends the fields to `out`; a request has zeros for all but its number.
-    pub fn write(&self, echo: &Echo, out: &mut Vec<u8>) {
+    pub fn write(&self, echo: &EchoFields, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + self.len, 0);
         let body = &mut out[start..];
@@ -292,62 +292,62 @@ impl EchoLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::irtt::params::Stats;
+    use crate::irtt::params::ReceiveStats;
 
     /// The lengths of the recorded packets.
     #[test]
     fn lengths_follow_from_the_parameters() {
         let len = |stats, stamp_at, clocks| {
-            let params = Params { stats, stamp_at, clocks, ..Params::default() };
+            let params = IrttParams { stats, stamp_at, clocks, ..IrttParams::default() };
             EchoLayout::new(&params).packet_len(None)
         };
-        use {Clocks as C, StampAt as A, Stats as S};
+        use {ReceiveStats, ServerClocks, StampAt as A};
         let cases = [
-            (60, S::Both, A::Both, C::Both),
-            (48, S::None, A::Both, C::Both),
-            (52, S::Count, A::Both, C::Both),
-            (56, S::Window, A::Both, C::Both),
-            (28, S::Both, A::None, C::Both),
-            (44, S::Both, A::Send, C::Both),
-            (44, S::Both, A::Midpoint, C::Both),
-            (44, S::Both, A::Both, C::Monotonic),
-            (36, S::Both, A::Midpoint, C::Wall),
-            (16, S::None, A::None, C::None),
+            (60, ReceiveStats::Both, A::Both, ServerClocks::Both),
+            (48, ReceiveStats::None, A::Both, ServerClocks::Both),
+            (52, ReceiveStats::Count, A::Both, ServerClocks::Both),
+            (56, ReceiveStats::Window, A::Both, ServerClocks::Both),
+            (28, ReceiveStats::Both, A::None, ServerClocks::Both),
+            (44, ReceiveStats::Both, A::Send, ServerClocks::Both),
+            (44, ReceiveStats::Both, A::Midpoint, ServerClocks::Both),
+            (44, ReceiveStats::Both, A::Both, ServerClocks::Monotonic),
+            (36, ReceiveStats::Both, A::Midpoint, ServerClocks::Wall),
+            (16, ReceiveStats::None, A::None, ServerClocks::None),
         ];
         for (wanted, stats, at, clocks) in cases {
             assert_eq!(len(stats, at, clocks), wanted, "{stats:?} {at:?} {clocks:?}");
         }
-        let keyed = EchoLayout::new(&Params::default()).packet_len(Key::new("k").as_ref());
+        let keyed = EchoLayout::new(&IrttParams::default()).packet_len(IrttKey::new("k").as_ref());
         assert_eq!(keyed, 32);
     }
 
     #[test]
     fn keys_are_text_or_hexadecimal() {
-        assert_eq!(Key::new("0x00ff"), Some(Key(vec![0, 255])));
-        assert_eq!(Key::new("ff"), Some(Key(b"ff".to_vec())));
-        assert_eq!((Key::new("0x0"), Key::new("0xzz")), (None, None));
-        assert_eq!(format!("{:?}", Key::new("secret")), "Some(Key(…))");
+        assert_eq!(IrttKey::new("0x00ff"), Some(IrttKey(vec![0, 255])));
+        assert_eq!(IrttKey::new("ff"), Some(IrttKey(b"ff".to_vec())));
+        assert_eq!((IrttKey::new("0x0"), IrttKey::new("0xzz")), (None, None));
+        assert_eq!(format!("{:?}", IrttKey::new("secret")), "Some(Key(…))");
     }
 
     #[test]
     fn an_hmac_is_there_exactly_where_there_is_a_key() {
-        let (key, other) = (Key::new("one"), Key::new("two"));
+        let (key, other) = (IrttKey::new("one"), IrttKey::new("two"));
         let mut packet = Vec::new();
         begin(flag::CLOSE, key.as_ref(), &mut packet);
         packet.extend([7; 8]);
         sign(key.as_ref(), &mut packet);
-        let read = Packet::parse(&packet, key.as_ref()).unwrap();
+        let read = IrttPacket::parse(&packet, key.as_ref()).unwrap();
         assert_eq!((read.flags, read.token()), (flag::CLOSE, Some((0x0707_0707_0707_0707, &[][..]))));
-        assert_eq!(Packet::parse(&packet, other.as_ref()), Err(Unreadable::Forged));
-        assert_eq!(Packet::parse(&packet, None), Err(Unreadable::Forged));
+        assert_eq!(IrttPacket::parse(&packet, other.as_ref()), Err(IrttPacketError::Forged));
+        assert_eq!(IrttPacket::parse(&packet, None), Err(IrttPacketError::Forged));
         packet[22] ^= 1;
-        assert_eq!(Packet::parse(&packet, key.as_ref()), Err(Unreadable::Forged));
+        assert_eq!(IrttPacket::parse(&packet, key.as_ref()), Err(IrttPacketError::Forged));
         let mut open = Vec::new();
         begin(flag::OPEN, None, &mut open);
-        assert_eq!(Packet::parse(&open, key.as_ref()), Err(Unreadable::Forged));
-        assert!(Packet::parse(&open, None).is_ok());
+        assert_eq!(IrttPacket::parse(&open, key.as_ref()), Err(IrttPacketError::Forged));
+        assert!(IrttPacket::parse(&open, None).is_ok());
         for bad in [&open[..3], &[0x14, 0xa7, 0x5b, 16], &[0x14, 0xa7, 0x5c, 1], &packet[..19]] {
-            assert!(Packet::parse(bad, key.as_ref()).is_err() && Packet::parse(bad, None).is_err());
+            assert!(IrttPacket::parse(bad, key.as_ref()).is_err() && IrttPacket::parse(bad, None).is_err());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The parameters that client and server negotiate when a session is opened: a list of numbered parameters without
 //! those that are zero. Numbers are varints, signed values zigzag.
 
-use super::packet::{EchoLayout, Key};
+use super::packet::{EchoLayout, IrttKey};
 use jitlat_core::{Span, units};
 
 /// The only version of the protocol.
@@ -12,7 +12,7 @@ pub(crate) const FILL_LEN: usize = 32;
 /// The server's statistics of received requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Stats {
+pub enum ReceiveStats {
     /// Nothing.
     #[default]
     None = 0,
@@ -24,9 +24,10 @@ pub enum Stats {
     Both = 3,
 }
 
-impl Stats {
+impl ReceiveStats {
     /// All of them, by code.
-    pub const ALL: [Stats; 4] = [Stats::None, Stats::Count, Stats::Window, Stats::Both];
+    pub const ALL: [ReceiveStats; 4] =
+        [ReceiveStats::None, ReceiveStats::Count, ReceiveStats::Window, ReceiveStats::Both];
 
     /// Whether the count is among them.
     pub(crate) fn has_count(self) -> bool {
@@ -65,7 +66,7 @@ impl StampAt {
 /// Which clocks a server reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Clocks {
+pub enum ServerClocks {
     /// None: only without stamps.
     #[default]
     None = 0,
@@ -77,9 +78,10 @@ pub enum Clocks {
     Both = 3,
 }
 
-impl Clocks {
+impl ServerClocks {
     /// All of them, by code.
-    pub const ALL: [Clocks; 4] = [Clocks::None, Clocks::Wall, Clocks::Monotonic, Clocks::Both];
+    pub const ALL: [ServerClocks; 4] =
+        [ServerClocks::None, ServerClocks::Wall, ServerClocks::Monotonic, ServerClocks::Both];
 
     /// Whether the wall clock is among them.
     pub(crate) fn has_wall(self) -> bool {
@@ -94,7 +96,7 @@ impl Clocks {
 
 /// The parameters of a session, as asked for or granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Params {
+pub struct IrttParams {
     /// Version of the protocol; [`VERSION`].
     pub version: i64,
     /// How long the test lasts; zero = no limit is stated.
@@ -104,11 +106,11 @@ pub struct Params {
     /// Bytes of a packet; shorter than its fields = just these.
     pub length: i64,
     /// The server's statistics.
-    pub stats: Stats,
+    pub stats: ReceiveStats,
     /// When the server reads its clocks.
     pub stamp_at: StampAt,
     /// Which clocks it reads.
-    pub clocks: Clocks,
+    pub clocks: ServerClocks,
     /// The whole TOS octet of packets, not only the DSCP.
     pub tos: i64,
     /// The name of the server's fill; empty = its default.
@@ -179,10 +181,10 @@ fn push(tag: u64, value: i64, out: &mut Vec<u8>) {
     }
 }
 
-impl Params {
+impl IrttParams {
     /// From the rest of a packet.
-    pub fn parse(mut bytes: &[u8]) -> Result<Params, BadParams> {
-        let mut params = Params::default();
+    pub fn parse(mut bytes: &[u8]) -> Result<IrttParams, BadParams> {
+        let mut params = IrttParams::default();
         while !bytes.is_empty() {
             let tag = unsigned(&mut bytes)?;
             if tag == tag::FILL {
@@ -204,10 +206,10 @@ impl Params {
                 tag::DURATION => params.duration = Some(Span(value)).filter(|d| d.0 > 0).ok_or(bad)?,
                 tag::INTERVAL => params.interval = Some(Span(value)).filter(|d| d.0 > 0).ok_or(bad)?,
                 tag::LENGTH => params.length = value,
-                tag::STATS => params.stats = *Stats::ALL.get(code?).ok_or(bad)?,
+                tag::STATS => params.stats = *ReceiveStats::ALL.get(code?).ok_or(bad)?,
                 tag::STAMP_AT => params.stamp_at = *StampAt::ALL.get(code?).ok_or(bad)?,
                 tag::CLOCKS => {
-                    let clocks = Clocks::ALL.get(code?).filter(|c| **c != Clocks::None);
+                    let clocks = ServerClocks::ALL.get(code?).filter(|c| **c != ServerClocks::None);
                     params.clocks = *clocks.ok_or(bad)?;
                 }
                 tag::TOS => params.tos = value,
@@ -237,11 +239,11 @@ impl Params {
     }
 
     /// Bytes of the shortest packet with the fields that these parameters have, and an HMAC if there is a `key`.
-    pub fn shortest_packet(&self, key: Option<&Key>) -> usize {
+    pub fn shortest_packet(&self, key: Option<&IrttKey>) -> usize {
         EchoLayout::new(self).packet_len(key)
     }
 
-    /// Appends them like [`write`](Params::write), and a parameter that no server knows: the packet that asks for a session
+    /// Appends them like [`write`](IrttParams::write), and a parameter that no server knows: the packet that asks for a session
     /// is then no shorter than its answer.
     pub(crate) fn write_padded(&self, out: &mut Vec<u8>) {
         self.write(out);
@@ -249,7 +251,7 @@ impl Params {
     }
 
     /// Descriptions of what was not granted of `asked`; empty if everything was.
-    pub fn restrictions(&self, asked: &Params) -> Vec<String> {
+    pub fn restrictions(&self, asked: &IrttParams) -> Vec<String> {
         let changed: [(&str, String, String); 9] = [
             ("protocol version", asked.version.to_string(), self.version.to_string()),
             ("duration", units::duration(asked.duration), units::duration(self.duration)),
@@ -275,16 +277,16 @@ mod tests {
     #[test]
     fn a_recorded_list() {
         let bytes = unhex("0102028090bcfd020380b48913050606060706");
-        let params = Params {
+        let params = IrttParams {
             version: 1,
             duration: Span::millis(400),
             interval: Span::millis(20),
-            stats: Stats::Both,
+            stats: ReceiveStats::Both,
             stamp_at: StampAt::Both,
-            clocks: Clocks::Both,
-            ..Params::default()
+            clocks: ServerClocks::Both,
+            ..IrttParams::default()
         };
-        assert_eq!(Params::parse(&bytes), Ok(params.clone()));
+        assert_eq!(IrttParams::parse(&bytes), Ok(params.clone()));
         let mut again = Vec::new();
         params.write(&mut again);
         assert_eq!(again, bytes);
@@ -306,17 +308,17 @@ mod tests {
             ("090461", BadParams::Cut),
             ("0901ff", BadParams::Value(9)),
         ] {
-            assert_eq!(Params::parse(&unhex(hex)), Err(wanted), "{hex}");
+            assert_eq!(IrttParams::parse(&unhex(hex)), Err(wanted), "{hex}");
         }
         // Unknown ones are passed over; the order is free, and the last one counts.
-        let params = Params::parse(&unhex("6406070204100402")).unwrap();
-        assert_eq!((params.clocks, params.length), (Clocks::Wall, 1));
+        let params = IrttParams::parse(&unhex("6406070204100402")).unwrap();
+        assert_eq!((params.clocks, params.length), (ServerClocks::Wall, 1));
     }
 
     #[test]
     fn restrictions_are_described() {
-        let asked = Params { interval: Span::millis(5), tos: 184, ..Params::default() };
-        let granted = Params { interval: Span::millis(10), tos: 0, ..asked.clone() };
+        let asked = IrttParams { interval: Span::millis(5), tos: 184, ..IrttParams::default() };
+        let granted = IrttParams { interval: Span::millis(10), tos: 0, ..asked.clone() };
         assert_eq!(
             granted.restrictions(&asked),
             ["interval 0.01 s instead of 0.005 s", "TOS octet 0 instead of 184"]
@@ -330,21 +332,21 @@ mod tests {
             version in any::<i64>(), duration in 1i64.., interval in 1i64.., length in any::<i64>(),
             codes in (0usize..4, 0usize..5, 1usize..4), tos in any::<i64>(), fill in "[a-z:0-9]{0,32}",
         ) {
-            let params = Params {
-                version, duration: Span(duration), interval: Span(interval), length, stats: Stats::ALL[codes.0],
-                stamp_at: StampAt::ALL[codes.1], clocks: Clocks::ALL[codes.2], tos, fill,
+            let params = IrttParams {
+                version, duration: Span(duration), interval: Span(interval), length, stats: ReceiveStats::ALL[codes.0],
+                stamp_at: StampAt::ALL[codes.1], clocks: ServerClocks::ALL[codes.2], tos, fill,
             };
             let mut bytes = Vec::new();
             params.write(&mut bytes);
-            prop_assert_eq!(Params::parse(&bytes), Ok(params));
+            prop_assert_eq!(IrttParams::parse(&bytes), Ok(params));
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            if let Ok(params) = Params::parse(&bytes) {
+            if let Ok(params) = IrttParams::parse(&bytes) {
                 let mut again = Vec::new();
                 params.write(&mut again);
-                prop_assert_eq!(Params::parse(&again), Ok(params));
+                prop_assert_eq!(IrttParams::parse(&again), Ok(params));
             }
         }
     }

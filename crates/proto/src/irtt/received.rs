@@ -1,15 +1,15 @@
-//! [`Received`]: a server's statistics of the requests of a session.
+//! [`ReceivedWindow`]: a server's statistics of the requests of a session.
 
 /// Requests received so far: how many, and which of the last 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedWindow {
     count: u32,
     highest: Option<u32>,
     /// Bit k: number highest − k was received.
     bits: u64,
 }
 
-impl Received {
+impl ReceivedWindow {
     /// Records that request `seq` was received. Returns what its answer reports: the count, and the window relative to
     /// it. A request overtaken by others gets the window 0, which means unknown; its own arrival is recorded.
     pub fn note(&mut self, seq: u32) -> (u32, u64) {
@@ -33,8 +33,8 @@ mod tests {
 
     #[test]
     fn the_recorded_window_but_for_requests_that_were_overtaken() {
-        let mut received = Received::default();
-        let windows = |received: &mut Received, seqs: &[u32]| -> Vec<u64> {
+        let mut received = ReceivedWindow::default();
+        let windows = |received: &mut ReceivedWindow, seqs: &[u32]| -> Vec<u64> {
             seqs.iter().map(|seq| received.note(*seq).1).collect()
         };
         assert_eq!(windows(&mut received, &[0, 1, 2, 4]), [1, 3, 7, 0x1d]);

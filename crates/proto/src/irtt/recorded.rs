@@ -1,16 +1,16 @@
 //! Recorded sessions of irtt 0.9.2 (`testdata/irtt`): our client in place of its client, byte for byte, and our server
 //! in place of its server.
 
-use super::client::Failure;
-use super::packet::{self, EchoLayout, Packet, flag};
-use super::server::{AllowStamps, Reaction, Rules, Server};
+use super::client::IrttFailure;
+use super::packet::{self, EchoLayout, IrttPacket, flag};
+use super::server::{AllowStamps, IrttReaction, IrttRules, Server};
 use super::*;
 use crate::machine::Tick;
-use crate::twoway::reflect::{Arrival, Silence};
-use crate::twoway::{ConversationState, Directions, Protocol, Received, RequestTable};
+use crate::twoway::reflect::{RequestArrival, Silence};
+use crate::twoway::{ConversationState, DatagramKind, Directions, Protocol, RequestTable};
 use crate::wire::unhex;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::twoway::LostOn;
+use jitlat_core::twoway::LossSide;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::Ipv4Addr;
 
@@ -106,13 +106,13 @@ const CASES: [Case; 39] = [
 ];
 
 /// As irtt's server: nobody has to show that he receives.
-fn trusting() -> Rules {
-    Rules { trusted: vec![Prefix::new(Ipv4Addr::UNSPECIFIED.into(), 0).unwrap()], ..Rules::default() }
+fn trusting() -> IrttRules {
+    IrttRules { trusted: vec![Prefix::new(Ipv4Addr::UNSPECIFIED.into(), 0).unwrap()], ..IrttRules::default() }
 }
 
 impl Case {
-    fn key(&self) -> Option<Key> {
-        self.key.and_then(Key::new)
+    fn key(&self) -> Option<IrttKey> {
+        self.key.and_then(IrttKey::new)
     }
 
     /// The datagrams on the wire, without those lost after the capture point.
@@ -121,7 +121,7 @@ impl Case {
         let key = self.key();
         let mut datagrams = capture(self.name);
         datagrams.retain(|d| {
-            let packet = Packet::parse(&d.bytes, key.as_ref()).unwrap();
+            let packet = IrttPacket::parse(&d.bytes, key.as_ref()).unwrap();
             if packet.flags & !flag::REPLY != 0 {
                 return true;
             }
@@ -135,9 +135,9 @@ impl Case {
     }
 
     /// The parameters that the client asked for.
-    fn asked(&self) -> Params {
+    fn asked(&self) -> IrttParams {
         let open = &capture(self.name)[0].bytes;
-        Params::parse(Packet::parse(open, self.key().as_ref()).unwrap().body).unwrap()
+        IrttParams::parse(IrttPacket::parse(open, self.key().as_ref()).unwrap().body).unwrap()
     }
 
     fn options(&self) -> IrttOptions {
@@ -157,19 +157,19 @@ impl Case {
     }
 
     /// The options of the recorded server.
-    fn rules(&self) -> Rules {
-        let rules = Rules { keys: self.key().into(), interval: Span::millis(5), ..trusting() };
+    fn rules(&self) -> IrttRules {
+        let rules = IrttRules { keys: self.key().into(), interval: Span::millis(5), ..trusting() };
         let ms = Span::millis;
         match self.name {
-            "length-172-echo-fill" => Rules { fill: Fill::None, ..rules },
-            "default-no-options" => Rules { interval: ms(10), ..rules },
-            "refuse-strict-interval" => Rules { interval: ms(100), ..rules },
-            "refuse-strict-duration" => Rules { duration: ms(200), ..rules },
-            "refuse-strict-length" => Rules { length: 100, ..rules },
-            "refuse-strict-tstamp" => Rules { stamps: AllowStamps::None, ..rules },
-            "refuse-strict-dscp" => Rules { tos: false, ..rules },
-            "refuse-strict-long-interval" => Rules { timeout: ms(2000), ..rules },
-            "loose-restricted" => Rules {
+            "length-172-echo-fill" => IrttRules { fill: Fill::None, ..rules },
+            "default-no-options" => IrttRules { interval: ms(10), ..rules },
+            "refuse-strict-interval" => IrttRules { interval: ms(100), ..rules },
+            "refuse-strict-duration" => IrttRules { duration: ms(200), ..rules },
+            "refuse-strict-length" => IrttRules { length: 100, ..rules },
+            "refuse-strict-tstamp" => IrttRules { stamps: AllowStamps::None, ..rules },
+            "refuse-strict-dscp" => IrttRules { tos: false, ..rules },
+            "refuse-strict-long-interval" => IrttRules { timeout: ms(2000), ..rules },
+            "loose-restricted" => IrttRules {
                 interval: ms(50),
                 duration: ms(500),
                 length: 100,
@@ -214,7 +214,7 @@ fn replay_client(case: &Case) -> Replayed {
         }
         let now = Tick { wall: datagram.at, steady: SteadyTime(datagram.at.0 - recorded[0].at.0) };
         let mut out = Vec::new();
-        let flags = Packet::parse(&datagram.bytes, case.key().as_ref()).unwrap().flags;
+        let flags = IrttPacket::parse(&datagram.bytes, case.key().as_ref()).unwrap().flags;
         match flags {
             flag::OPEN => assert!(client.poll_conversation(now, &mut out), "{name}"),
             flag::CLOSE => {
@@ -235,7 +235,7 @@ fn replay_client(case: &Case) -> Replayed {
             let hmac = if flags == 0 { hmac } else { 0..out.len() };
             assert_eq!(out[hmac.clone()], datagram.bytes[hmac], "{name}");
             assert_eq!(out.len(), datagram.bytes.len(), "{name}");
-            assert!(flags != 0 || Packet::parse(&out, case.key().as_ref()).is_ok());
+            assert!(flags != 0 || IrttPacket::parse(&out, case.key().as_ref()).is_ok());
         } else {
             assert_eq!(out, datagram.bytes, "{name}");
         }
@@ -252,7 +252,7 @@ fn receive(
     datagram: &Datagram,
 ) {
     match client.receive(&datagram.bytes, datagram.at) {
-        Received::Reply(reply) => {
+        DatagramKind::Reply(reply) => {
             requests.match_answer(reply.seq, reply.far_seq);
             if let Some(window) = client.far_window() {
                 requests.note_far_window(reply.seq, window);
@@ -260,7 +260,7 @@ fn receive(
             assert!(!reply.damaged);
             replies.push(reply);
         }
-        Received::Conversation => {}
+        DatagramKind::Conversation => {}
         other => panic!("{other:?}"),
     }
 }
@@ -273,7 +273,7 @@ fn the_client_says_what_every_recorded_client_said() {
         assert_eq!(replayed.replies.len(), answered, "{}", case.name);
         let refused = case.name.starts_with("refuse");
         assert_eq!(
-            matches!(replayed.client.failure(), Some(Failure::Restricted(_))),
+            matches!(replayed.client.failure(), Some(IrttFailure::Restricted(_))),
             refused,
             "{}",
             case.name
@@ -303,7 +303,7 @@ fn losses_have_the_recorded_way() {
         (directions, runs)
     };
     let lost = |d: &Directions| (d.up_lost, d.down_lost, d.unknown_lost);
-    use LostOn::{Down, Either, Up};
+    use LossSide::{Down, Either, Up};
     let (d, runs) = of("loss-up");
     assert_eq!((lost(&d), runs), ((3, 0, 0), vec![(3, 1, Up), (7, 2, Up)]));
     let (d, runs) = of("loss-down");
@@ -337,9 +337,9 @@ fn midpoints_of_the_other_clock_are_noticed() {
     }
 }
 
-fn arrival(datagram: &Datagram, at: WallTime) -> Arrival {
+fn arrival(datagram: &Datagram, at: WallTime) -> RequestArrival {
     let from = ([10, 88, 0, 1], datagram.from).into();
-    Arrival { from, at, ttl: Some(64), traffic_class: Some(datagram.tos) }
+    RequestArrival { from, at, ttl: Some(64), traffic_class: Some(datagram.tos) }
 }
 
 /// The server's answers are those of the recorded one, with its own token, for the same times.
@@ -361,19 +361,23 @@ fn the_server_answers_as_every_recorded_server_did() {
         let mut tokens: Option<(u64, u64)> = None;
         let mut layout = EchoLayout::default();
         for request in datagrams.iter().filter(|d| d.to_server) {
-            let flags = Packet::parse(&request.bytes, key.as_ref()).unwrap().flags;
+            let flags = IrttPacket::parse(&request.bytes, key.as_ref()).unwrap().flags;
             let bytes = with_token(&request.bytes, tokens.map(|(_, ours)| ours), key.as_ref());
             let mut out = Vec::new();
             let since = SteadyTime(request.at.0 - datagrams[0].at.0);
             if flags == flag::CLOSE {
                 let now = Tick { wall: request.at, steady: since };
                 let reaction = server.handle(&bytes, &arrival(request, request.at), now, &mut out);
-                assert_eq!((reaction, out.len(), server.sessions()), (Ok(Reaction::Taken), 0, 0), "{name}");
+                assert_eq!(
+                    (reaction, out.len(), server.sessions()),
+                    (Ok(IrttReaction::Taken), 0, 0),
+                    "{name}"
+                );
                 continue;
             }
             // The times of its reply in the recording.
             let Some(reply) = replies.next() else { panic!("{name}: unanswered in the recording") };
-            let recorded = Packet::parse(&reply.bytes, key.as_ref()).unwrap();
+            let recorded = IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap();
             let echo = tokens.and_then(|_| layout.read(recorded.token().unwrap().1)).unwrap_or_default();
             let sent = echo.sent.wall.or(echo.midpoint.wall).map_or(request.at, WallTime);
             let received = echo.received.wall.or(echo.midpoint.wall).map_or(sent, WallTime);
@@ -388,11 +392,11 @@ fn the_server_answers_as_every_recorded_server_did() {
             let steady = steady.filter(|steady| *steady < 1 << 50);
             let now = Tick { wall: sent, steady: steady.map_or(since, SteadyTime) };
             let reaction = server.handle(&bytes, &arrival(request, received), now, &mut out);
-            assert_eq!(reaction, Ok(Reaction::Answer { tos: reply.tos }), "{name}");
+            assert_eq!(reaction, Ok(IrttReaction::Answer { tos: reply.tos }), "{name}");
             if flags == flag::OPEN {
-                let ours = Packet::parse(&out, key.as_ref()).unwrap().token().unwrap().0;
+                let ours = IrttPacket::parse(&out, key.as_ref()).unwrap().token().unwrap().0;
                 tokens = Some((recorded.token().unwrap().0, ours));
-                layout = EchoLayout::new(&Params::parse(&recorded.body[packet::TOKEN_LEN..]).unwrap());
+                layout = EchoLayout::new(&IrttParams::parse(&recorded.body[packet::TOKEN_LEN..]).unwrap());
             }
             let theirs = tokens.map(|(theirs, _)| theirs);
             compare(case, &with_token(&out, theirs, key.as_ref()), reply, &layout, bytes.len());
@@ -404,7 +408,7 @@ fn the_server_answers_as_every_recorded_server_did() {
 }
 
 /// The same packet with this token.
-fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&Key>) -> Vec<u8> {
+fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&IrttKey>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let Some(token) = token else { return bytes };
     let at = if key.is_some() { 20 } else { 4 };
@@ -420,12 +424,14 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
         assert_eq!((ours.len(), reply.bytes.len()), (asked, asked + 8), "{name}");
         return;
     }
-    let (mine, theirs) =
-        (Packet::parse(ours, key.as_ref()).unwrap(), Packet::parse(&reply.bytes, key.as_ref()).unwrap());
+    let (mine, theirs) = (
+        IrttPacket::parse(ours, key.as_ref()).unwrap(),
+        IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap(),
+    );
     if name == "refuse-strict-sfill" {
         // A fill that is not granted is omitted: the name of the other one would be longer.
-        let params = |packet: &Packet<'_>| Params::parse(&packet.body[packet::TOKEN_LEN..]).unwrap();
-        return assert_eq!(params(&mine), Params { fill: String::new(), ..params(&theirs) });
+        let params = |packet: &IrttPacket<'_>| IrttParams::parse(&packet.body[packet::TOKEN_LEN..]).unwrap();
+        return assert_eq!(params(&mine), IrttParams { fill: String::new(), ..params(&theirs) });
     }
     assert_eq!((mine.flags, mine.body.len()), (theirs.flags, theirs.body.len()), "{name}");
     if mine.flags & flag::OPEN != 0 {
@@ -465,8 +471,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
 /// than requests, or disproportionately many.
 #[test]
 fn hand_made_packets() {
-    let granted = |name: &str, key: Option<Key>| {
-        let mut server = Server::new(Rules { keys: key.into(), ..trusting() }, [7; 32], SteadyTime(0));
+    let granted = |name: &str, key: Option<IrttKey>| {
+        let mut server = Server::new(IrttRules { keys: key.into(), ..trusting() }, [7; 32], SteadyTime(0));
         let mut answers = Vec::new();
         let datagrams = capture(name);
         let mut recorded = datagrams.iter().filter(|d| !d.to_server);
@@ -481,7 +487,7 @@ fn hand_made_packets() {
         answers
     };
     let opens = granted("probe-open", None);
-    let params = |k: usize| Params::parse(&opens[k].1[12..]).unwrap();
+    let params = |k: usize| IrttParams::parse(&opens[k].1[12..]).unwrap();
     let silent: Vec<usize> = (0..opens.len()).filter(|k| opens[*k].0.is_err()).collect();
     // Not answered by either, but for two: no parameters at all, and no interval, for which one would be added.
     assert_eq!(silent, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 20, 21, 22, 23]);
@@ -495,7 +501,7 @@ fn hand_made_packets() {
         ("hmac-missing", Silence::Forged),
         ("hmac-unexpected", Silence::Forged),
     ] {
-        let key = if name == "hmac-unexpected" { None } else { Key::new("irtt-capture-key") };
+        let key = if name == "hmac-unexpected" { None } else { IrttKey::new("irtt-capture-key") };
         assert!(granted(name, key).iter().all(|(reaction, _)| *reaction == Err(why)), "{name}");
     }
 }

@@ -3,14 +3,16 @@
 
 use super::addresses::Addresses;
 use super::fill::{Fill, Filler};
-use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
-use super::params::{Params, StampAt, VERSION};
-use super::received::Received;
+use super::packet::{
+    self, EchoFields, EchoLayout, IrttKey, IrttPacket, IrttPacketError, ServerInstant, TOKEN_LEN, flag,
+};
+use super::params::{IrttParams, StampAt, VERSION};
+use super::received::ReceivedWindow;
 use crate::access::{self, answerable};
 use crate::accounts::{Accounts, ClientLimits};
 use crate::machine::Tick;
 use crate::policy::Keys;
-use crate::twoway::reflect::{Arrival, Silence};
+use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::SocketAddr;
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::prefix::Prefix;
@@ -56,10 +58,10 @@ pub enum AllowStamps {
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct IrttRules {
     /// Answer only packets signed with one of these keys, of which the first [`MAX_KEYS`] count. A session stays with the
     /// key that opened it.
-    pub keys: Keys<Key>,
+    pub keys: Keys<IrttKey>,
     /// Longest test; zero = any.
     pub duration: Span,
     /// Shortest interval: granted to clients that request a shorter one; requests that come faster are not answered.
@@ -86,9 +88,9 @@ pub struct Rules {
     pub sessions_per_client: usize,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for IrttRules {
+    fn default() -> IrttRules {
+        IrttRules {
             keys: Keys::default(),
             duration: Span::ZERO,
             interval: Span::millis(10),
@@ -106,14 +108,16 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl IrttRules {
     /// The parameters granted for `asked`; `None` if it is invalid.
-    pub fn grant(&self, asked: &Params) -> Option<Params> {
+    pub fn grant(&self, asked: &IrttParams) -> Option<IrttParams> {
         let wants_stamps = asked.stamp_at != StampAt::None;
-        if wants_stamps && asked.clocks == super::params::Clocks::None || !(0..=255).contains(&asked.tos) {
+        if wants_stamps && asked.clocks == super::params::ServerClocks::None
+            || !(0..=255).contains(&asked.tos)
+        {
             return None;
         }
-        let mut granted = Params { version: VERSION, ..asked.clone() };
+        let mut granted = IrttParams { version: VERSION, ..asked.clone() };
         if self.duration > Span::ZERO {
             granted.duration = asked.duration.min(self.duration);
         }
@@ -136,7 +140,7 @@ impl Rules {
     }
 
     /// The key at this place.
-    fn key(&self, place: Option<usize>) -> Option<&Key> {
+    fn key(&self, place: Option<usize>) -> Option<&IrttKey> {
         self.keys.get(place?).map(|(_, key)| key)
     }
 
@@ -159,14 +163,14 @@ impl Rules {
 }
 
 #[derive(Clone, Debug)]
-struct Session {
+struct IrttSession {
     client: SocketAddr,
     /// The place of its key among those of the rules; `None` if there are none.
     key: Option<usize>,
-    params: Params,
+    params: IrttParams,
     layout: EchoLayout,
     filler: Filler,
-    received: Received,
+    received: ReceivedWindow,
     /// When the first request came, and the last.
     first: Option<SteadyTime>,
     last: SteadyTime,
@@ -174,8 +178,8 @@ struct Session {
     allowance: SteadyTime,
 }
 
-impl Session {
-    fn is_expired(&self, rules: &Rules, now: SteadyTime) -> bool {
+impl IrttSession {
+    fn is_expired(&self, rules: &IrttRules, now: SteadyTime) -> bool {
         let unused = self.first.is_none() && now - self.last > UNUSED_TIMEOUT;
         unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
     }
@@ -186,7 +190,7 @@ impl Session {
     }
 
     /// Whether a request may be answered now: a burst, and one more for each interval.
-    fn may_ask(&mut self, rules: &Rules, now: SteadyTime) -> bool {
+    fn may_ask(&mut self, rules: &IrttRules, now: SteadyTime) -> bool {
         let (gap, burst) = (rules.interval, rules.interval.times(i64::from(rules.burst.max(1))));
         let whole = self.allowance.max(now);
         if whole - now > burst - gap {
@@ -199,7 +203,7 @@ impl Session {
 
 /// How an answer is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
+pub enum IrttReaction {
     /// Send what was appended back where the request came from, with this TOS octet.
     Answer {
         /// The whole octet; the ECN bits are only those requested by the client.
@@ -211,7 +215,7 @@ pub enum Reaction {
 
 /// A test whose first request came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct IrttTestStart {
     /// The name of the peer that has its key; `None`: no key is needed.
     pub peer: Option<String>,
     /// How long it lasts; zero: not stated.
@@ -220,7 +224,7 @@ pub struct Begun {
     pub interval: Span,
 }
 
-impl core::fmt::Display for Begun {
+impl core::fmt::Display for IrttTestStart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let stated = |span: Span| match span {
             Span::ZERO => "not stated".to_owned(),
@@ -234,24 +238,24 @@ impl core::fmt::Display for Begun {
 /// The server's side of all sessions.
 #[derive(Debug)]
 pub struct Server {
-    rules: Rules,
+    rules: IrttRules,
     secret: [u8; 32],
     /// Sessions opened so far.
     opened: u64,
     started: SteadyTime,
-    sessions: HashMap<u64, Session>,
+    sessions: HashMap<u64, IrttSession>,
     per_client: HashMap<access::ClientAddress, usize>,
     /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
     opens: Accounts,
     addresses: Addresses,
-    begun: Option<Begun>,
+    begun: Option<IrttTestStart>,
     swept: SteadyTime,
 }
 
 impl Server {
     /// A server without sessions, started at `now`. `secret` is random, so that tokens cannot be guessed.
-    pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
+    pub fn new(rules: IrttRules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         let opens = ClientLimits { packets_per_second: MAX_OPENS, bytes_per_second: u64::MAX };
         Server {
@@ -275,7 +279,7 @@ impl Server {
     }
 
     /// The test whose first request was handled since this was asked last.
-    pub fn take_begun(&mut self) -> Option<Begun> {
+    pub fn take_begun(&mut self) -> Option<IrttTestStart> {
         self.begun.take()
     }
 
@@ -283,16 +287,16 @@ impl Server {
     pub fn handle(
         &mut self,
         datagram: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         now: Tick,
         out: &mut Vec<u8>,
-    ) -> Result<Reaction, Silence> {
+    ) -> Result<IrttReaction, Silence> {
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
-        let packet = Packet::read(datagram, !self.rules.keys.is_empty()).map_err(|e| match e {
-            Unreadable::Foreign => Silence::Foreign,
-            Unreadable::Forged => Silence::Forged,
+        let packet = IrttPacket::read(datagram, !self.rules.keys.is_empty()).map_err(|e| match e {
+            IrttPacketError::Foreign => Silence::Foreign,
+            IrttPacketError::Forged => Silence::Forged,
         })?;
         let key = self.verify(datagram, &packet)?;
         if packet.flags & flag::REPLY != 0 {
@@ -316,12 +320,12 @@ impl Server {
 
     /// The place of the key that signed this packet; `None` if no key is needed. What belongs to a session is signed with
     /// its key and no other.
-    fn verify(&self, datagram: &[u8], packet: &Packet<'_>) -> Result<Option<usize>, Silence> {
+    fn verify(&self, datagram: &[u8], packet: &IrttPacket<'_>) -> Result<Option<usize>, Silence> {
         let keys = &self.rules.keys;
         if keys.is_empty() {
             return Ok(None);
         }
-        let has_signed = |key: &Key| key.has_signed(datagram);
+        let has_signed = |key: &IrttKey| key.has_signed(datagram);
         let place = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
@@ -336,14 +340,14 @@ impl Server {
 
     fn open(
         &mut self,
-        packet: &Packet<'_>,
+        packet: &IrttPacket<'_>,
         key: Option<usize>,
         test: bool,
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         now: Tick,
         out: &mut Vec<u8>,
-    ) -> Result<Reaction, Silence> {
-        let asked = Params::parse(packet.body).map_err(|_| Silence::Foreign)?;
+    ) -> Result<IrttReaction, Silence> {
+        let asked = IrttParams::parse(packet.body).map_err(|_| Silence::Foreign)?;
         let granted = self.rules.grant(&asked).ok_or(Silence::Foreign)?;
         let mut params = Vec::new();
         granted.write(&mut params);
@@ -354,7 +358,7 @@ impl Server {
         if self.opens.take(client, 0, now.steady).is_err() {
             return Err(Silence::Limited);
         }
-        let head = usize::from(key.is_some()) * packet::HMAC_LEN + packet::SHORTEST;
+        let head = usize::from(key.is_some()) * packet::HMAC_LEN + packet::MIN_LEN;
         let (received, answer) = (head + packet.body.len(), head + TOKEN_LEN + params.len());
         let trusted = self.rules.trusted.iter().any(|network| network.contains(arrival.from.ip()));
         if !trusted && !self.addresses.may_answer(client, received, answer, now.steady) {
@@ -366,15 +370,15 @@ impl Server {
         packet::begin(flag::OPEN | flag::REPLY | close, self.rules.key(key), out);
         out.extend(token.to_le_bytes());
         out.extend(params);
-        Ok(Reaction::Answer { tos })
+        Ok(IrttReaction::Answer { tos })
     }
 
     /// Creates a session, replacing one that was never used or is idle if necessary. Returns its token.
     fn admit(
         &mut self,
-        params: Params,
+        params: IrttParams,
         key: Option<usize>,
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         now: Tick,
     ) -> Result<u64, Silence> {
         self.sweep(now.steady);
@@ -393,13 +397,13 @@ impl Server {
             }
         };
         let fill = if params.fill.is_empty() { None } else { params.fill.parse().ok() };
-        let session = Session {
+        let session = IrttSession {
             client: arrival.from,
             key,
             layout: EchoLayout::new(&params),
             filler: Filler::new(fill.unwrap_or_else(|| self.rules.fill.clone()), token),
             params,
-            received: Received::default(),
+            received: ReceivedWindow::default(),
             first: None,
             last: now.steady,
             allowance: now.steady,
@@ -411,7 +415,7 @@ impl Server {
     }
 
     /// Removes the oldest session that was never used, among those for which `meant` is true.
-    fn remove_unused(&mut self, meant: impl Fn(&Session) -> bool) -> Result<(), Silence> {
+    fn remove_unused(&mut self, meant: impl Fn(&IrttSession) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
         let place = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
@@ -425,7 +429,8 @@ impl Server {
     fn remove_idle(&mut self, client: access::ClientAddress, now: SteadyTime) -> Result<(), Silence> {
         let holds = |client| self.per_client.get(&client).copied().unwrap_or(0);
         let own = holds(client);
-        let may_go = |s: &Session| s.is_idle(now) && holds(access::ClientAddress::of(s.client.ip())) > own;
+        let may_go =
+            |s: &IrttSession| s.is_idle(now) && holds(access::ClientAddress::of(s.client.ip())) > own;
         let idle = self.sessions.iter().filter(|(_, s)| may_go(s));
         let longest = idle.min_by_key(|(_, s)| s.last).map(|(token, _)| *token);
         self.remove(longest.ok_or(Silence::Limited)?);
@@ -467,21 +472,21 @@ impl Server {
         self.unused.retain(|token| sessions.get(token).is_some_and(|s| s.first.is_none()));
     }
 
-    fn close(&mut self, packet: &Packet<'_>, arrival: &Arrival) -> Result<Reaction, Silence> {
+    fn close(&mut self, packet: &IrttPacket<'_>, arrival: &RequestArrival) -> Result<IrttReaction, Silence> {
         let (token, _) = packet.token().ok_or(Silence::Foreign)?;
         find(&mut self.sessions, token, arrival)?;
         self.remove(token);
-        Ok(Reaction::Taken)
+        Ok(IrttReaction::Taken)
     }
 
     fn echo(
         &mut self,
         datagram: &[u8],
-        packet: &Packet<'_>,
-        arrival: &Arrival,
+        packet: &IrttPacket<'_>,
+        arrival: &RequestArrival,
         now: Tick,
         out: &mut Vec<u8>,
-    ) -> Result<Reaction, Silence> {
+    ) -> Result<IrttReaction, Silence> {
         let (token, body) = packet.token().ok_or(Silence::Foreign)?;
         let (rules, started) = (&self.rules, self.started);
         let session = find(&mut self.sessions, token, arrival)?;
@@ -495,9 +500,9 @@ impl Server {
             return Err(Silence::Limited);
         }
         if session.first.is_none() {
-            let Params { duration, interval, .. } = session.params;
+            let IrttParams { duration, interval, .. } = session.params;
             let peer = rules.peer(session.key).map(str::to_owned);
-            self.begun = Some(Begun { peer, duration, interval });
+            self.begun = Some(IrttTestStart { peer, duration, interval });
             self.addresses.prove(access::ClientAddress::of(arrival.from.ip()), now.steady);
         }
         let first = *session.first.get_or_insert(now.steady);
@@ -508,10 +513,10 @@ impl Server {
         // When the request came, on the steady clock: as long ago as on the other one.
         let came = now.steady - (now.wall - arrival.at).max(Span::ZERO);
         let monotonic = |at: SteadyTime| (at - started).0.max(1);
-        let received = Instant { wall: Some(arrival.at.0), monotonic: Some(monotonic(came)) };
-        let sent = Instant { wall: Some(now.wall.0), monotonic: Some(monotonic(now.steady)) };
+        let received = ServerInstant { wall: Some(arrival.at.0), monotonic: Some(monotonic(came)) };
+        let sent = ServerInstant { wall: Some(now.wall.0), monotonic: Some(monotonic(now.steady)) };
         let middle = |a: Option<i64>, b: Option<i64>| Some(a? + (b? - a?) / 2);
-        let midpoint = Instant {
+        let midpoint = ServerInstant {
             wall: middle(received.wall, sent.wall),
             monotonic: middle(received.monotonic, sent.monotonic),
         };
@@ -519,7 +524,7 @@ impl Server {
         let close = if over { flag::CLOSE } else { 0 };
         packet::begin(flag::REPLY | close, rules.key(session.key), out);
         out.extend(token.to_le_bytes());
-        session.layout.write(&Echo { seq: asked.seq, count, window, received, midpoint, sent }, out);
+        session.layout.write(&EchoFields { seq: asked.seq, count, window, received, midpoint, sent }, out);
         // The payload: as long as negotiated, but not longer than that of the request.
         let fields = out.len();
         let agreed = usize::try_from(session.params.length).unwrap_or(0);
@@ -531,16 +536,16 @@ impl Server {
         if over {
             self.remove(token);
         }
-        Ok(Reaction::Answer { tos })
+        Ok(IrttReaction::Answer { tos })
     }
 }
 
 /// The session of this token, if the packet came from its client.
 fn find<'a>(
-    sessions: &'a mut HashMap<u64, Session>,
+    sessions: &'a mut HashMap<u64, IrttSession>,
     token: u64,
-    arrival: &Arrival,
-) -> Result<&'a mut Session, Silence> {
+    arrival: &RequestArrival,
+) -> Result<&'a mut IrttSession, Silence> {
     sessions.get_mut(&token).filter(|s| s.client == arrival.from).ok_or(Silence::NoSession)
 }
 
@@ -551,7 +556,7 @@ mod tests {
     #[test]
     fn a_session_takes_no_more_memory_than_is_counted() {
         // Its places in three tables, and the fills that its client names.
-        let bytes = size_of::<Session>() + 64 + 2 * super::super::params::FILL_LEN;
+        let bytes = size_of::<IrttSession>() + 64 + 2 * super::super::params::FILL_LEN;
         assert!(2 * bytes as u64 <= SESSION_BYTES, "{bytes}");
     }
 }

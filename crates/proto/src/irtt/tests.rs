@@ -1,13 +1,13 @@
 //! What the server grants, for how long and to whom; that it cannot be abused against third hosts; how a client handles
 //! bad answers.
 
-use super::client::Failure;
-use super::packet::{self, Echo, EchoLayout, Packet, flag};
-use super::server::{AllowStamps, MAX_KEYS, Reaction, Rules, Server};
+use super::client::IrttFailure;
+use super::packet::{self, EchoFields, EchoLayout, IrttPacket, flag};
+use super::server::{AllowStamps, IrttReaction, IrttRules, MAX_KEYS, Server};
 use super::*;
 use crate::machine::Tick;
-use crate::twoway::reflect::{Arrival, Silence};
-use crate::twoway::{ConversationState, Protocol, Received};
+use crate::twoway::reflect::{RequestArrival, Silence};
+use crate::twoway::{ConversationState, DatagramKind, Protocol};
 use jitlat_core::{Direction, Schedule, Span, SteadyTime, TestSpec, Transport, WallTime};
 use proptest::prelude::*;
 
@@ -17,8 +17,8 @@ fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(WALL + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
-fn arrival(from: &str, ms: i64) -> Arrival {
-    Arrival { from: from.parse().unwrap(), at: tick(ms).wall, ttl: Some(64), traffic_class: Some(0) }
+fn arrival(from: &str, ms: i64) -> RequestArrival {
+    RequestArrival { from: from.parse().unwrap(), at: tick(ms).wall, ttl: Some(64), traffic_class: Some(0) }
 }
 
 const CLIENT: &str = "192.0.2.1:40000";
@@ -26,11 +26,11 @@ const CLIENT: &str = "192.0.2.1:40000";
 /// A server and what is said to it.
 struct Host {
     server: Server,
-    key: Option<Key>,
+    key: Option<IrttKey>,
 }
 
 impl Host {
-    fn new(rules: Rules) -> Host {
+    fn new(rules: IrttRules) -> Host {
         let key = rules.keys.get(0).map(|(_, key)| key.clone());
         Host { server: Server::new(rules, [7; 32], SteadyTime(0)), key }
     }
@@ -39,38 +39,38 @@ impl Host {
         let mut out = vec![0xee; 3];
         let reaction = self.server.handle(bytes, &arrival(from, ms), tick(ms), &mut out)?;
         assert_eq!(out[..3], [0xee; 3], "what was there stays");
-        assert_eq!(reaction == Reaction::Taken, out.len() == 3);
+        assert_eq!(reaction == IrttReaction::Taken, out.len() == 3);
         Ok(out.split_off(3))
     }
 
-    fn open(&mut self, from: &str, params: &Params, ms: i64) -> Result<(u64, Params), Silence> {
+    fn open(&mut self, from: &str, params: &IrttParams, ms: i64) -> Result<(u64, IrttParams), Silence> {
         let bytes = packet(flag::OPEN, None, |out| params.write_padded(out), self.key.as_ref());
         let answer = self.say(from, &bytes, ms)?;
         assert!(answer.len() <= bytes.len());
-        let packet = Packet::parse(&answer, self.key.as_ref()).unwrap();
+        let packet = IrttPacket::parse(&answer, self.key.as_ref()).unwrap();
         assert_eq!(packet.flags, flag::OPEN | flag::REPLY);
         let (token, rest) = packet.token().unwrap();
-        Ok((token, Params::parse(rest).unwrap()))
+        Ok((token, IrttParams::parse(rest).unwrap()))
     }
 
     fn echo(
         &mut self,
         from: &str,
         token: u64,
-        params: &Params,
+        params: &IrttParams,
         seq: u32,
         ms: i64,
-    ) -> Result<(u8, Echo), Silence> {
+    ) -> Result<(u8, EchoFields), Silence> {
         let layout = EchoLayout::new(params);
-        let write = |out: &mut Vec<u8>| layout.write(&Echo { seq, ..Echo::default() }, out);
+        let write = |out: &mut Vec<u8>| layout.write(&EchoFields { seq, ..EchoFields::default() }, out);
         let answer = self.say(from, &packet(0, Some(token), write, self.key.as_ref()), ms)?;
-        let packet = Packet::parse(&answer, self.key.as_ref()).unwrap();
+        let packet = IrttPacket::parse(&answer, self.key.as_ref()).unwrap();
         assert_eq!(packet.token().unwrap().0, token);
         Ok((packet.flags, layout.read(packet.token().unwrap().1).unwrap()))
     }
 }
 
-fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Option<&Key>) -> Vec<u8> {
+fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Option<&IrttKey>) -> Vec<u8> {
     let mut bytes = Vec::new();
     packet::begin(flags, key, &mut bytes);
     token.iter().for_each(|token| bytes.extend(token.to_le_bytes()));
@@ -79,13 +79,13 @@ fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Opti
     bytes
 }
 
-fn asked() -> Params {
+fn asked() -> IrttParams {
     IrttOptions::new(Span::seconds(1), Span::millis(20)).params
 }
 
 #[test]
 fn restrictions() {
-    let rules = Rules {
+    let rules = IrttRules {
         duration: Span::millis(500),
         interval: Span::millis(50),
         length: 100,
@@ -93,9 +93,9 @@ fn restrictions() {
         stamps: AllowStamps::Single,
         tos: false,
         fills: vec!["rand".to_owned(), "pattern:ca*".to_owned()],
-        ..Rules::default()
+        ..IrttRules::default()
     };
-    let grant = |change: fn(&mut Params)| {
+    let grant = |change: fn(&mut IrttParams)| {
         let mut params = asked();
         change(&mut params);
         rules.grant(&params)
@@ -120,30 +120,30 @@ fn restrictions() {
     for (asked, granted) in
         [("rand", "rand"), ("pattern:beefbeef00", "pattern:69727474"), ("none", ""), ("x", "")]
     {
-        let params = Params { fill: asked.to_owned(), ..self::asked() };
+        let params = IrttParams { fill: asked.to_owned(), ..self::asked() };
         assert_eq!(rules.grant(&params).unwrap().fill, granted, "{asked}");
     }
     // An invalid request that ends irtt's server: stamps of no clock.
-    assert_eq!(grant(|p| p.clocks = Clocks::None), None);
-    assert!(grant(|p| (p.clocks, p.stamp_at) = (Clocks::None, StampAt::None)).is_some());
+    assert_eq!(grant(|p| p.clocks = ServerClocks::None), None);
+    assert!(grant(|p| (p.clocks, p.stamp_at) = (ServerClocks::None, StampAt::None)).is_some());
     assert_eq!((grant(|p| p.tos = 256), grant(|p| p.tos = -1)), (None, None));
-    let none = Rules { stamps: AllowStamps::None, ..Rules::default() };
+    let none = IrttRules { stamps: AllowStamps::None, ..IrttRules::default() };
     assert_eq!(none.grant(&asked()).unwrap().stamp_at, StampAt::None);
 }
 
 #[test]
 fn a_question_whether_a_session_would_be_opened_opens_none() {
-    let mut host = Host::new(Rules::default());
+    let mut host = Host::new(IrttRules::default());
     let bytes = packet(flag::OPEN | flag::CLOSE, None, |out| asked().write_padded(out), None);
     let answer = host.say(CLIENT, &bytes, 0).unwrap();
-    let packet = Packet::parse(&answer, None).unwrap();
+    let packet = IrttPacket::parse(&answer, None).unwrap();
     assert_eq!((packet.flags, packet.token().unwrap().0), (flag::OPEN | flag::REPLY | flag::CLOSE, 0));
-    assert_eq!((Params::parse(&packet.body[8..]), host.server.sessions()), (Ok(asked()), 0));
+    assert_eq!((IrttParams::parse(&packet.body[8..]), host.server.sessions()), (Ok(asked()), 0));
 }
 
 #[test]
 fn a_session_is_its_clients() {
-    let mut host = Host::new(Rules::default());
+    let mut host = Host::new(IrttRules::default());
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, token, &params, 0, 10).is_ok());
     for other in ["192.0.2.1:40001", "192.0.2.9:40000"] {
@@ -164,7 +164,7 @@ fn a_session_is_its_clients() {
 
 #[test]
 fn a_burst_and_then_one_an_interval() {
-    let mut host = Host::new(Rules::default());
+    let mut host = Host::new(IrttRules::default());
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     let answered: Vec<u32> =
         (0..12).filter(|seq| host.echo(CLIENT, token, &params, *seq, 100).is_ok()).collect();
@@ -184,7 +184,7 @@ fn a_burst_and_then_one_an_interval() {
 #[test]
 fn sessions_end() {
     // By duration: the last answer reports it.
-    let mut host = Host::new(Rules { duration: Span::seconds(1), ..Rules::default() });
+    let mut host = Host::new(IrttRules { duration: Span::seconds(1), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     for (k, ms) in (500..3500).step_by(500).enumerate() {
         assert_eq!(host.echo(CLIENT, token, &params, k as u32, ms).unwrap().0, flag::REPLY, "{ms}");
@@ -192,7 +192,7 @@ fn sessions_end() {
     assert_eq!(host.echo(CLIENT, token, &params, 7, 3600).unwrap().0, flag::REPLY | flag::CLOSE);
     assert_eq!(host.echo(CLIENT, token, &params, 8, 3700), Err(Silence::NoSession));
     // By silence, and sooner if no request ever came.
-    let mut host = Host::new(Rules { timeout: Span::seconds(60), ..Rules::default() });
+    let mut host = Host::new(IrttRules { timeout: Span::seconds(60), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     let (unused, _) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, token, &params, 0, 29_000).is_ok());
@@ -206,7 +206,7 @@ fn sessions_end() {
 
 #[test]
 fn forged_opens_keep_nobody_out() {
-    let mut host = Host::new(Rules { sessions: 8, sessions_per_client: 3, ..Rules::default() });
+    let mut host = Host::new(IrttRules { sessions: 8, sessions_per_client: 3, ..IrttRules::default() });
     let mut tokens = Vec::new();
     let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, used, &params, 0, 5).is_ok());
@@ -228,7 +228,7 @@ fn forged_opens_keep_nobody_out() {
     assert_eq!(host.server.sessions(), 8);
     assert!(host.echo(CLIENT, used, &params, 2, 350).is_ok(), "a session in use stays");
     // If all are in use there is no room.
-    let mut host = Host::new(Rules { sessions: 2, ..Rules::default() });
+    let mut host = Host::new(IrttRules { sessions: 2, ..IrttRules::default() });
     for k in 0..2 {
         let from = format!("198.51.100.{k}:5000");
         let (token, params) = host.open(&from, &asked(), k).unwrap();
@@ -236,7 +236,7 @@ fn forged_opens_keep_nobody_out() {
     }
     assert_eq!(host.open(CLIENT, &asked(), 10), Err(Silence::Limited));
     // A client that holds several and has left them idle makes room; one in use stays.
-    let mut host = Host::new(Rules { sessions: 3, ..Rules::default() });
+    let mut host = Host::new(IrttRules { sessions: 3, ..IrttRules::default() });
     let opened = [0, 1, 2].map(|k| host.open("198.51.100.1:5000", &asked(), k).unwrap());
     for (token, params) in &opened {
         host.echo("198.51.100.1:5000", *token, params, 0, 10).unwrap();
@@ -249,11 +249,11 @@ fn forged_opens_keep_nobody_out() {
     let idle = &opened[0];
     assert_eq!(host.echo("198.51.100.1:5000", idle.0, &idle.1, 1, 6200), Err(Silence::NoSession));
     // No two sessions have the same token, nor do those of another server.
-    let mut other = Server::new(Rules::default(), [8; 32], SteadyTime(0));
+    let mut other = Server::new(IrttRules::default(), [8; 32], SteadyTime(0));
     let mut out = Vec::new();
     let open = packet(flag::OPEN, None, |out| asked().write_padded(out), None);
     other.handle(&open, &arrival(CLIENT, 0), tick(0), &mut out).unwrap();
-    tokens.push(Packet::parse(&out, None).unwrap().token().unwrap().0);
+    tokens.push(IrttPacket::parse(&out, None).unwrap().token().unwrap().0);
     let count = tokens.len();
     tokens.sort_unstable();
     tokens.dedup();
@@ -262,35 +262,35 @@ fn forged_opens_keep_nobody_out() {
 
 #[test]
 fn one_address_opens_so_many_a_second() {
-    let mut host = Host::new(Rules::default());
+    let mut host = Host::new(IrttRules::default());
     let opened = (0..5000).filter(|k| host.open(CLIENT, &asked(), k / 5).is_ok()).count();
     assert!((100..=112).contains(&opened), "{opened} of 5000 in a second");
 }
 
 #[test]
 fn irtts_client_gets_its_session_with_its_second_request_and_then_at_once() {
-    let mut host = Host::new(Rules::default());
+    let mut host = Host::new(IrttRules::default());
     let open = packet(flag::OPEN, None, |out| asked().write(out), None);
     assert_eq!(host.say(CLIENT, &open, 0), Err(Silence::Short));
     assert_eq!(host.server.sessions(), 0);
     let answer = host.say(CLIENT, &open, 1000).unwrap();
-    let (token, rest) = Packet::parse(&answer, None).unwrap().token().unwrap();
-    let params = Params::parse(rest).unwrap();
+    let (token, rest) = IrttPacket::parse(&answer, None).unwrap().token().unwrap();
+    let params = IrttParams::parse(rest).unwrap();
     assert!(host.echo(CLIENT, token, &params, 0, 1010).is_ok());
     // It knew the token: it receives what is sent to its address.
     assert!(host.say("192.0.2.1:50000", &open, 60_000).is_ok());
     // Where nobody can forge an address, that is not asked for.
     let trusted = vec!["192.0.2.0/24".parse().unwrap()];
-    assert!(Host::new(Rules { trusted, ..Rules::default() }).say(CLIENT, &open, 0).is_ok());
+    assert!(Host::new(IrttRules { trusted, ..IrttRules::default() }).say(CLIENT, &open, 0).is_ok());
 }
 
 #[test]
 fn a_session_stays_with_the_key_that_opened_it() {
-    let [first, second, wrong] = ["one", "two", "three"].map(|text| Key::new(text).unwrap());
+    let [first, second, wrong] = ["one", "two", "three"].map(|text| IrttKey::new(text).unwrap());
     let mut keys = crate::policy::Keys::default();
     keys.add("probe-1", first.clone());
     keys.add("probe-2", second.clone());
-    let mut host = Host::new(Rules { keys, ..Rules::default() });
+    let mut host = Host::new(IrttRules { keys, ..IrttRules::default() });
     for (k, key, peer) in [(0, &first, "probe-1"), (1, &second, "probe-2")] {
         host.key = Some(key.clone());
         let (token, params) = host.open(CLIENT, &asked(), k).unwrap();
@@ -316,13 +316,13 @@ fn a_session_stays_with_the_key_that_opened_it() {
 /// What one packet can cost is bounded: keys beyond the most, and long packets to be tried against each, are not.
 #[test]
 fn few_keys_are_tried_against_short_packets() {
-    let key = |k: usize| Key::new(&format!("key {k}")).unwrap();
+    let key = |k: usize| IrttKey::new(&format!("key {k}")).unwrap();
     let host = |count: usize| {
         let mut keys = crate::policy::Keys::default();
         (0..count).for_each(|k| keys.add(format!("probe-{k}"), key(k)));
-        Host::new(Rules { keys, ..Rules::default() })
+        Host::new(IrttRules { keys, ..IrttRules::default() })
     };
-    let long = |key: &Key| {
+    let long = |key: &IrttKey| {
         let padded = |out: &mut Vec<u8>| {
             asked().write_padded(out);
             (0..40).for_each(|_| asked().write(out));
@@ -342,13 +342,13 @@ fn few_keys_are_tried_against_short_packets() {
 /// By design irtt answers 16 bytes with as many as were agreed on.
 #[test]
 fn answers_are_no_longer_than_requests() {
-    let mut host = Host::new(Rules::default());
-    let params = Params { length: 1400, ..asked() };
+    let mut host = Host::new(IrttRules::default());
+    let params = IrttParams { length: 1400, ..asked() };
     let (token, granted) = host.open(CLIENT, &params, 0).unwrap();
     assert_eq!(granted.length, 1400);
     for (k, len) in [16, 59, 60, 61, 1399, 1400, 1500].into_iter().enumerate() {
         let layout = EchoLayout::new(&granted);
-        let mut bytes = packet(0, Some(token), |out| layout.write(&Echo::default(), out), None);
+        let mut bytes = packet(0, Some(token), |out| layout.write(&EchoFields::default(), out), None);
         bytes.resize(len, 0);
         let answer = host.say(CLIENT, &bytes, 50 * k as i64);
         assert_eq!(answer.map(|a| a.len()), if len < 60 { Err(Silence::Short) } else { Ok(len.min(1400)) });
@@ -361,19 +361,19 @@ fn a_test_runs_as_it_was_granted() {
         TestSpec::new(Direction::Up, Transport::Udp, packets, 60, Span::millis(5), Schedule::Periodic)
             .unwrap()
     };
-    let granted = |rules: Rules, loose| {
+    let granted = |rules: IrttRules, loose| {
         let mut host = Host::new(rules);
         let options = IrttOptions { loose, ..IrttOptions::new(Span::millis(500), Span::millis(5)) };
         let mut client = Client::new(options);
         let mut open = Vec::new();
         assert!(client.poll_conversation(tick(0), &mut open));
         let answer = host.say(CLIENT, &open, 1).unwrap();
-        assert_eq!(client.receive(&answer, tick(2).wall), Received::Conversation);
+        assert_eq!(client.receive(&answer, tick(2).wall), DatagramKind::Conversation);
         (client.conversation_state(SteadyTime(0)), client.granted_test(&planned(100)))
     };
-    let as_asked = Rules { interval: Span::ZERO, ..Rules::default() };
+    let as_asked = IrttRules { interval: Span::ZERO, ..IrttRules::default() };
     assert_eq!(granted(as_asked.clone(), false), (ConversationState::Ready, None));
-    let slow = Rules { interval: Span::millis(10), ..as_asked.clone() };
+    let slow = IrttRules { interval: Span::millis(10), ..as_asked.clone() };
     let (state, _) = granted(slow.clone(), false);
     let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; ask for that, or take what it grants \
                (--loose)";
@@ -381,23 +381,23 @@ fn a_test_runs_as_it_was_granted() {
     let (state, spec) = granted(slow, true);
     let spec = spec.unwrap();
     assert_eq!((state, spec.period(), spec.packets()), (ConversationState::Ready, Span::millis(10), 100));
-    let short = Rules { duration: Span::millis(98), ..as_asked };
+    let short = IrttRules { duration: Span::millis(98), ..as_asked };
     let (_, spec) = granted(short, true);
     assert_eq!(spec.unwrap().packets(), 20, "the last one at 95 ms");
 }
 
-fn any_params() -> impl Strategy<Value = Params> {
+fn any_params() -> impl Strategy<Value = IrttParams> {
     let spans = (0i64..10_000_000_000, 0i64..10_000_000_000);
     let codes = (0usize..4, 0usize..5, 0usize..4);
     (spans, -10i64..2000, codes, 0i64..256, "(none|rand|pattern:[0-9a-f]{2,8}|[a-z]{0,9})").prop_map(
-        |((duration, interval), length, (stats, at, clocks), tos, fill)| Params {
+        |((duration, interval), length, (stats, at, clocks), tos, fill)| IrttParams {
             version: 1,
             duration: Span(duration),
             interval: Span(interval),
             length,
-            stats: Stats::ALL[stats],
+            stats: ReceiveStats::ALL[stats],
             stamp_at: StampAt::ALL[at],
-            clocks: Clocks::ALL[clocks],
+            clocks: ServerClocks::ALL[clocks],
             tos,
             fill,
         },
@@ -415,8 +415,8 @@ proptest! {
             0..60,
         ),
     ) {
-        let key = key.then(|| Key::new("secret").unwrap());
-        let rules = Rules { keys: key.clone().into(), sessions: 4, sessions_per_client: 3, ..Rules::default() };
+        let key = key.then(|| IrttKey::new("secret").unwrap());
+        let rules = IrttRules { keys: key.clone().into(), sessions: 4, sessions_per_client: 3, ..IrttRules::default() };
         let mut server = Server::new(rules, [1; 32], SteadyTime(0));
         let mut tokens = vec![0];
         let mut ms = 0;
@@ -441,7 +441,7 @@ proptest! {
                 prop_assert!(left.is_some(), "{} after {bytes} and {}", out.len(), datagram.len());
                 *bytes = left.unwrap();
             }
-            if let Ok(packet) = Packet::parse(&out, key.as_ref()) {
+            if let Ok(packet) = IrttPacket::parse(&out, key.as_ref()) {
                 prop_assert!(packet.flags & flag::REPLY != 0);
                 tokens.push(packet.token().unwrap().0);
             }
@@ -456,8 +456,8 @@ proptest! {
         stats in 0usize..4, at in 0usize..5, clocks in 1usize..4,
     ) {
         let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
-        (options.params.stats, options.params.stamp_at) = (Stats::ALL[stats], StampAt::ALL[at]);
-        (options.params.clocks, options.loose) = (Clocks::ALL[clocks], true);
+        (options.params.stats, options.params.stamp_at) = (ReceiveStats::ALL[stats], StampAt::ALL[at]);
+        (options.params.clocks, options.loose) = (ServerClocks::ALL[clocks], true);
         let mut client = Client::new(options);
         let mut out = Vec::new();
         prop_assert!(client.poll_conversation(tick(0), &mut out));
@@ -466,7 +466,7 @@ proptest! {
             let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
             let result = client.receive(&datagram, tick(k as i64).wall);
             if flags & flag::REPLY == 0 {
-                prop_assert_eq!(result, Received::Malformed);
+                prop_assert_eq!(result, DatagramKind::Malformed);
             }
             let _ = client.receive(&bytes, tick(k as i64).wall);
             out.clear();
@@ -486,7 +486,7 @@ fn opening(change: impl Fn(&mut IrttOptions)) -> Client {
     client
 }
 
-fn granted(token: u64, params: &Params) -> Vec<u8> {
+fn granted(token: u64, params: &IrttParams) -> Vec<u8> {
     packet(flag::OPEN | flag::REPLY, Some(token), |out| params.write(out), None)
 }
 
@@ -494,13 +494,13 @@ fn granted(token: u64, params: &Params) -> Vec<u8> {
 fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
     let mut client = opening(|options| options.loose = true);
     let grant = |length| {
-        granted(7, &Params { length, ..IrttOptions::new(Span::seconds(1), Span::millis(20)).params })
+        granted(7, &IrttParams { length, ..IrttOptions::new(Span::seconds(1), Span::millis(20)).params })
     };
     for length in [65_508, 1 << 40, i64::MAX] {
-        assert_eq!(client.receive(&grant(length), tick(0).wall), Received::Malformed, "{length}");
+        assert_eq!(client.receive(&grant(length), tick(0).wall), DatagramKind::Malformed, "{length}");
         assert!(client.size() < 100);
     }
-    assert_eq!(client.receive(&grant(65_507), tick(0).wall), Received::Conversation);
+    assert_eq!(client.receive(&grant(65_507), tick(0).wall), DatagramKind::Conversation);
     assert_eq!(client.size(), 65_507);
 }
 
@@ -522,16 +522,16 @@ fn an_open_request_is_repeated_and_then_given_up() {
     let times: Vec<i64> = said.iter().map(|s| s.0).collect();
     assert_eq!(times, [0, 1, 3, 7]);
     assert!(said.windows(2).all(|w| w[0].1 == w[1].1));
-    assert_eq!(client.failure(), Some(&Failure::Silent(4)));
+    assert_eq!(client.failure(), Some(&IrttFailure::Silent(4)));
     assert!(client.failure().unwrap().to_string().contains("does it want a key"));
     assert!(!client.poll_farewell(&mut Vec::new()), "there is nothing to close");
 }
 
 #[test]
 fn restrictions_are_reported_and_the_session_closed() {
-    let restricted = Params { interval: Span::millis(100), ..asked() };
+    let restricted = IrttParams { interval: Span::millis(100), ..asked() };
     let mut client = opening(|_| ());
-    assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), Received::Conversation);
+    assert_eq!(client.receive(&granted(7, &restricted), tick(1).wall), DatagramKind::Conversation);
     let ConversationState::Failed(why) = client.conversation_state(SteadyTime(0)) else { panic!() };
     assert!(why.contains("interval 0.1 s instead of 0.02 s"), "{why}");
     let mut close = Vec::new();
@@ -543,9 +543,10 @@ fn restrictions_are_reported_and_the_session_closed() {
         (client.conversation_state(SteadyTime(0)), client.granted()),
         (ConversationState::Ready, &restricted)
     );
-    for (params, token, failure) in
-        [(Params { version: 2, ..asked() }, 7, Failure::Version(2)), (asked(), 0, Failure::Closed)]
-    {
+    for (params, token, failure) in [
+        (IrttParams { version: 2, ..asked() }, 7, IrttFailure::Version(2)),
+        (asked(), 0, IrttFailure::Closed),
+    ] {
         let mut client = opening(|o| o.loose = true);
         client.receive(&granted(token, &params), tick(1).wall);
         assert_eq!(client.failure(), Some(&failure));
@@ -558,35 +559,43 @@ fn one_bad_datagram_ends_no_test() {
     client.receive(&granted(7, &asked()), tick(1).wall);
     let layout = EchoLayout::new(&asked());
     let reply = |token, flags| {
-        let echo = Echo { seq: 3, count: 4, window: 15, ..Echo::default() };
+        let echo = EchoFields { seq: 3, count: 4, window: 15, ..EchoFields::default() };
         packet(flags, Some(token), |out| layout.write(&echo, out), None)
     };
     let near = tick(9).wall;
-    assert_eq!(client.receive(&reply(8, flag::REPLY), near), Received::Foreign, "another session");
-    assert_eq!(client.receive(&reply(7, 0), near), Received::Malformed, "our own, come back");
-    assert_eq!(client.receive(&reply(7, flag::REPLY)[..40], near), Received::Malformed);
-    assert_eq!(client.receive(b"no packet", near), Received::Foreign);
-    assert_eq!(client.receive(&granted(9, &asked()), near), Received::Conversation, "to an open said again");
+    assert_eq!(client.receive(&reply(8, flag::REPLY), near), DatagramKind::Foreign, "another session");
+    assert_eq!(client.receive(&reply(7, 0), near), DatagramKind::Malformed, "our own, come back");
+    assert_eq!(client.receive(&reply(7, flag::REPLY)[..40], near), DatagramKind::Malformed);
+    assert_eq!(client.receive(b"no packet", near), DatagramKind::Foreign);
+    assert_eq!(
+        client.receive(&granted(9, &asked()), near),
+        DatagramKind::Conversation,
+        "to an open said again"
+    );
     assert_eq!(client.conversation_state(SteadyTime(0)), ConversationState::Ready);
-    let Received::Reply(reply_read) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
+    let DatagramKind::Reply(reply_read) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
     assert_eq!((reply_read.seq, reply_read.far_seq, client.far_window()), (3, Some(3), Some(15)));
     // The server ends it: this one still counts.
-    assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), Received::Reply(_)));
+    assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), DatagramKind::Reply(_)));
     assert!(client.was_ended() && client.conversation_state(SteadyTime(0)) == ConversationState::Over);
     assert!(!client.poll_farewell(&mut Vec::new()));
 }
 
 #[test]
 fn one_clock_gives_what_it_can() {
-    for (clocks, wall) in [(Clocks::Wall, true), (Clocks::Monotonic, false), (Clocks::Both, true)] {
-        let params = Params { clocks, ..asked() };
+    for (clocks, wall) in
+        [(ServerClocks::Wall, true), (ServerClocks::Monotonic, false), (ServerClocks::Both, true)]
+    {
+        let params = IrttParams { clocks, ..asked() };
         let mut client = opening(|o| o.params = params.clone());
         client.receive(&granted(7, &params), tick(1).wall);
-        let instant =
-            |ms: i64| packet::Instant { wall: Some(tick(ms).wall.0), monotonic: Some(ms * 1_000_000 + 1) };
-        let echo = Echo { received: instant(50), sent: instant(53), ..Echo::default() };
+        let instant = |ms: i64| packet::ServerInstant {
+            wall: Some(tick(ms).wall.0),
+            monotonic: Some(ms * 1_000_000 + 1),
+        };
+        let echo = EchoFields { received: instant(50), sent: instant(53), ..EchoFields::default() };
         let bytes = packet(flag::REPLY, Some(7), |out| EchoLayout::new(&params).write(&echo, out), None);
-        let Received::Reply(reply) = client.receive(&bytes, tick(60).wall) else { panic!() };
+        let DatagramKind::Reply(reply) = client.receive(&bytes, tick(60).wall) else { panic!() };
         let (arrived, answered) = (reply.arrived.unwrap(), reply.answered.unwrap());
         assert_eq!((answered - arrived, client.far_clock()), (Span::millis(3), wall), "{clocks:?}");
         assert_eq!(arrived == tick(50).wall, wall, "{clocks:?}");

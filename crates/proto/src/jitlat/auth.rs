@@ -19,7 +19,7 @@ pub(crate) const MIN_KEY_LEN: usize = 16;
 
 /// A pre-shared key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct PresharedKey(Vec<u8>);
 
 /// Longest key: more is not a key but another file.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
@@ -44,11 +44,11 @@ pub enum BadKey {
 }
 
 /// The keys of a server, each with the name of the peer that has it.
-pub type Keys = crate::policy::Keys<Key>;
+pub type PresharedKeys = crate::policy::Keys<PresharedKey>;
 
-impl Key {
+impl PresharedKey {
     /// The key in a key file: its bytes, without white space at either end.
-    pub fn from_file_contents(bytes: &[u8]) -> Result<Key, BadKey> {
+    pub fn from_file_contents(bytes: &[u8]) -> Result<PresharedKey, BadKey> {
         let key = bytes.trim_ascii();
         if key.len() < MIN_KEY_LEN {
             return Err(BadKey::Short(key.len()));
@@ -59,11 +59,11 @@ impl Key {
         if key.iter().all(|b| *b == key[0]) {
             return Err(BadKey::Repeated);
         }
-        Ok(Key(key.to_vec()))
+        Ok(PresharedKey(key.to_vec()))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for PresharedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
@@ -71,33 +71,33 @@ impl fmt::Debug for Key {
 
 /// The side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum ConnectionSide {
     /// The host that runs `jitlat HOST`.
     Client,
     /// The host that runs `jitlat serve`.
     Server,
 }
 
-impl Side {
+impl ConnectionSide {
     /// The peer.
-    pub fn other(self) -> Side {
+    pub fn other(self) -> ConnectionSide {
         match self {
-            Side::Client => Side::Server,
-            Side::Server => Side::Client,
+            ConnectionSide::Client => ConnectionSide::Server,
+            ConnectionSide::Server => ConnectionSide::Client,
         }
     }
 
     fn proof_label(self) -> &'static [u8] {
         match self {
-            Side::Client => b"jitlat 3 client proof",
-            Side::Server => b"jitlat 3 server proof",
+            ConnectionSide::Client => b"jitlat 3 client proof",
+            ConnectionSide::Server => b"jitlat 3 server proof",
         }
     }
 
     fn seal_label(self) -> &'static [u8] {
         match self {
-            Side::Client => b"jitlat 3 client seal",
-            Side::Server => b"jitlat 3 server seal",
+            ConnectionSide::Client => b"jitlat 3 client seal",
+            ConnectionSide::Server => b"jitlat 3 server seal",
         }
     }
 }
@@ -117,24 +117,24 @@ impl Transcript {
     }
 
     /// The proof that `side` has `key`, at this point of the conversation.
-    pub fn prove(&self, key: &Key, side: Side) -> [u8; PROOF_LEN] {
+    pub fn prove(&self, key: &PresharedKey, side: ConnectionSide) -> [u8; PROOF_LEN] {
         mac(&key.0, &[side.proof_label(), &self.digest()]).finalize().into_bytes().into()
     }
 
     /// Whether `proof` is that of `side`. Constant time.
-    pub(crate) fn verify(&self, key: &Key, side: Side, proof: &[u8]) -> bool {
+    pub(crate) fn verify(&self, key: &PresharedKey, side: ConnectionSide, proof: &[u8]) -> bool {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
     /// A value that only those who know `key` can compute, bound to this conversation; without a key, anyone who
     /// observed the conversation can.
-    pub fn secret(&self, key: Option<&Key>, label: &str) -> [u8; 32] {
+    pub fn secret(&self, key: Option<&PresharedKey>, label: &str) -> [u8; 32] {
         let key = key.map_or(&[][..], |k| &k.0);
         mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()
     }
 
     /// The seal for what `side` sends from here on.
-    pub fn seal(&self, key: &Key, side: Side) -> Seal {
+    pub fn seal(&self, key: &PresharedKey, side: ConnectionSide) -> Seal {
         let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();
         Seal { key: derived.into(), counter: 0 }
     }
@@ -212,21 +212,21 @@ pub(crate) fn derive_u64(entropy: &[u8; 32], label: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn key(text: &str) -> Key {
-        Key::from_file_contents(text.as_bytes()).unwrap()
+    fn key(text: &str) -> PresharedKey {
+        PresharedKey::from_file_contents(text.as_bytes()).unwrap()
     }
 
     #[test]
     fn a_key_file_may_end_in_a_newline_but_not_be_short() {
         assert_eq!(key("0123456789abcdef\n"), key("0123456789abcdef"));
-        assert_eq!(Key::from_file_contents(b" short \n"), Err(BadKey::Short(5)));
-        assert_eq!(Key::from_file_contents(b" \n"), Err(BadKey::Short(0)));
-        assert_eq!(Key::from_file_contents(&[0; 32]), Err(BadKey::Repeated));
-        assert_eq!(Key::from_file_contents(&[b'0'; 32]), Err(BadKey::Repeated));
+        assert_eq!(PresharedKey::from_file_contents(b" short \n"), Err(BadKey::Short(5)));
+        assert_eq!(PresharedKey::from_file_contents(b" \n"), Err(BadKey::Short(0)));
+        assert_eq!(PresharedKey::from_file_contents(&[0; 32]), Err(BadKey::Repeated));
+        assert_eq!(PresharedKey::from_file_contents(&[b'0'; 32]), Err(BadKey::Repeated));
         let longest: Vec<u8> = (0..MAX_KEY_LEN).map(|k| b'a' + (k % 26) as u8).collect();
-        assert!(Key::from_file_contents(&longest).is_ok());
+        assert!(PresharedKey::from_file_contents(&longest).is_ok());
         let novel = b"Call me Ishmael. ".repeat(1000);
-        assert_eq!(Key::from_file_contents(&novel), Err(BadKey::Long(novel.trim_ascii().len())));
+        assert_eq!(PresharedKey::from_file_contents(&novel), Err(BadKey::Long(novel.trim_ascii().len())));
         assert_eq!(format!("{:?}", key("0123456789abcdef")), "Key(…)");
     }
 
@@ -235,26 +235,26 @@ mod tests {
         let (good, bad) = (key("the right key 01"), key("another key 0123"));
         let mut said = Transcript::default();
         said.add(b"hello");
-        let proof = said.prove(&good, Side::Client);
-        assert!(said.verify(&good, Side::Client, &proof));
-        assert!(!said.verify(&bad, Side::Client, &proof));
-        assert!(!said.verify(&good, Side::Server, &proof), "no reflection");
-        assert!(!said.verify(&good, Side::Client, &proof[..31]));
+        let proof = said.prove(&good, ConnectionSide::Client);
+        assert!(said.verify(&good, ConnectionSide::Client, &proof));
+        assert!(!said.verify(&bad, ConnectionSide::Client, &proof));
+        assert!(!said.verify(&good, ConnectionSide::Server, &proof), "no reflection");
+        assert!(!said.verify(&good, ConnectionSide::Client, &proof[..31]));
         said.add(b"!");
-        assert!(!said.verify(&good, Side::Client, &proof), "no replay");
+        assert!(!said.verify(&good, ConnectionSide::Client, &proof), "no replay");
     }
 
     #[test]
     fn a_seal_is_bound_to_direction_and_order() {
         let said = Transcript::default();
         let key = key("the right key 01");
-        let mut seal = said.seal(&key, Side::Client);
+        let mut seal = said.seal(&key, ConnectionSide::Client);
         let (first, second) = (seal.next(b"a"), seal.next(b"a"));
         assert_ne!(first, second);
-        assert!(said.seal(&key, Side::Client).check(b"a", &first));
-        assert!(!said.seal(&key, Side::Client).check(b"a", &second), "out of order");
-        assert!(!said.seal(&key, Side::Server).check(b"a", &first), "reflected");
-        assert!(!said.seal(&key, Side::Client).check(b"b", &first), "altered");
+        assert!(said.seal(&key, ConnectionSide::Client).check(b"a", &first));
+        assert!(!said.seal(&key, ConnectionSide::Client).check(b"a", &second), "out of order");
+        assert!(!said.seal(&key, ConnectionSide::Server).check(b"a", &first), "reflected");
+        assert!(!said.seal(&key, ConnectionSide::Client).check(b"b", &first), "altered");
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
     fn nothing_secret_is_shown() {
         let mut said = Transcript::default();
         said.add(b"the conversation");
-        let mut seal = said.seal(&key("the right key 01"), Side::Client);
+        let mut seal = said.seal(&key("the right key 01"), ConnectionSide::Client);
         seal.next(b"a");
         assert_eq!(
             (format!("{said:?}"), format!("{seal:?}")),

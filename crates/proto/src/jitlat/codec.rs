@@ -1,6 +1,6 @@
 //! [`Codec`]: either dialect.
 
-use super::auth::{Key, Side};
+use super::auth::{ConnectionSide, PresharedKey};
 use super::dialect::Dialect;
 use super::message::{DecodeError, Message};
 use super::{classic, v3};
@@ -10,17 +10,17 @@ use core::net::SocketAddr;
 #[derive(Debug)]
 pub enum Codec {
     /// Workorders.
-    Classic(Box<classic::Codec>),
+    Classic(Box<classic::ClassicCodec>),
     /// Frames.
-    V3(Box<v3::Codec>),
+    V3(Box<v3::CodecV3>),
 }
 
 impl Codec {
     /// The codec of `side` on a connection between these addresses.
-    pub fn new(dialect: Dialect, side: Side, local: SocketAddr, peer: SocketAddr) -> Codec {
+    pub fn new(dialect: Dialect, side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> Codec {
         match dialect {
-            Dialect::Classic => Codec::Classic(Box::new(classic::Codec::new(side, local, peer))),
-            Dialect::V3 => Codec::V3(Box::new(v3::Codec::new(side))),
+            Dialect::Classic => Codec::Classic(Box::new(classic::ClassicCodec::new(side, local, peer))),
+            Dialect::V3 => Codec::V3(Box::new(v3::CodecV3::new(side))),
         }
     }
 
@@ -57,7 +57,7 @@ impl Codec {
     }
 
     /// The proof of `key` to be sent next; `None` in the classic dialect, which has no proofs.
-    pub(super) fn prove(&mut self, key: &Key) -> Option<Message> {
+    pub(super) fn prove(&mut self, key: &PresharedKey) -> Option<Message> {
         match self {
             Codec::Classic(_) => None,
             Codec::V3(c) => Some(c.prove(key)),
@@ -65,7 +65,7 @@ impl Codec {
     }
 
     /// Whether the proof just received is valid.
-    pub(super) fn verify(&self, key: &Key, proof: &[u8]) -> bool {
+    pub(super) fn verify(&self, key: &PresharedKey, proof: &[u8]) -> bool {
         match self {
             Codec::Classic(_) => false,
             Codec::V3(c) => c.verify(key, proof),
@@ -73,7 +73,7 @@ impl Codec {
     }
 
     /// Seals every frame from here on.
-    pub(super) fn seal(&mut self, key: &Key) {
+    pub(super) fn seal(&mut self, key: &PresharedKey) {
         if let Codec::V3(c) = self {
             c.seal(key);
         }
@@ -93,10 +93,11 @@ mod tests {
 
     #[test]
     fn after_the_proofs_every_frame_is_sealed() {
-        let key = Key::from_file_contents(b"the right key 01").unwrap();
+        let key = PresharedKey::from_file_contents(b"the right key 01").unwrap();
         let at = "192.0.2.1:2666".parse().unwrap();
         let [mut sender, mut open, mut sealed] =
-            [Side::Client, Side::Server, Side::Server].map(|side| Codec::new(Dialect::V3, side, at, at));
+            [ConnectionSide::Client, ConnectionSide::Server, ConnectionSide::Server]
+                .map(|side| Codec::new(Dialect::V3, side, at, at));
         sender.seal(&key);
         sealed.seal(&key);
         let mut bytes = Vec::new();
@@ -104,11 +105,11 @@ mod tests {
         sealed.feed(&bytes);
         assert_eq!(sealed.decode(), Ok(Some(Message::Start)));
         let mut plain = Vec::new();
-        Codec::new(Dialect::V3, Side::Client, at, at).encode(&Message::Start, &mut plain);
+        Codec::new(Dialect::V3, ConnectionSide::Client, at, at).encode(&Message::Start, &mut plain);
         assert!(plain.len() < bytes.len(), "a seal has a length");
         // A frame without a seal, where seals were agreed on, is refused.
         plain.extend_from_slice(&[0; 64]);
-        let mut other = Codec::new(Dialect::V3, Side::Server, at, at);
+        let mut other = Codec::new(Dialect::V3, ConnectionSide::Server, at, at);
         other.seal(&key);
         other.feed(&plain);
         assert!(other.decode().is_err());

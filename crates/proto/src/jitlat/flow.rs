@@ -1,4 +1,4 @@
-//! What a control machine requests of its driver's flow engine ([`Command`]) and what the engine reports
+//! What a control machine requests of its driver's flow engine ([`FlowCommand`]) and what the engine reports
 //! ([`FlowReport`]): the same on both sides, so that one engine serves client and server.
 //!
 //! The life of a flow, with the commands on the left and the reports that answer them:
@@ -17,11 +17,11 @@
 //! Instead of any of these answers, [`FlowReport::Failed`].
 
 use super::recording::{Recording, SentStamps};
-use super::stream::{Finish, Patience};
+use super::stream::{Finish, ReceiverTimeouts};
 use core::fmt;
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
-use jitlat_core::{Source, Span, TestSpec};
+use jitlat_core::{Span, StampSource, TestSpec};
 
 /// Which flow of a session: 0 alone, or 0 up and 1 down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ pub const WATCHED_EVERY: Span = Span::seconds(1);
 
 /// What this host does in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum FlowRole {
     /// Run a `StreamSender`.
     Send,
     /// Run a `StreamReceiver`.
@@ -50,12 +50,12 @@ pub enum Role {
 /// How the two ends of a flow find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// Client, and classic UDP server: the peer's address comes with [`Command::Connect`].
+    /// Client, and classic UDP server: the peer's address comes with [`FlowCommand::Connect`].
     Dial,
     /// Version-3 server: a greeting with this token arrives on the server's shared test port (UDP
     /// datagram, or first 12 bytes of a TCP connection) and is reported as [`FlowReport::Greeted`].
     Greeting(u64),
-    /// Classic TCP receiver: listen on the bound port, and on [`Command::Start`] accept one connection
+    /// Classic TCP receiver: listen on the bound port, and on [`FlowCommand::Start`] accept one connection
     /// from the peer's address (any port).
     Listen,
 }
@@ -66,7 +66,7 @@ pub struct Opening {
     /// Which flow.
     pub flow: FlowId,
     /// What this host does in it.
-    pub role: Role,
+    pub role: FlowRole,
     /// The stream, as agreed.
     pub spec: TestSpec,
     /// Local port to bind; 0 = the system chooses.
@@ -80,9 +80,9 @@ pub struct Opening {
     /// Whether packets with sequence number −2 are greetings (version 3).
     pub greetings: bool,
     /// The best stamps to ask of the system.
-    pub stamps: Source,
+    pub stamps: StampSource,
     /// How long a receiver waits.
-    pub patience: Patience,
+    pub timeouts: ReceiverTimeouts,
     /// Most records that a receiver may keep, including duplicates.
     pub record_limit: usize,
     /// Whether a receiver also reports about once a second what has arrived so far ([`FlowReport::SoFar`]).
@@ -93,11 +93,11 @@ pub struct Opening {
 
 /// A command of the machine about a flow. Execute them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum FlowCommand {
     /// Bind, allocate and prepare. Answer with [`FlowReport::Opened`].
     Open(Box<Opening>),
     /// Tie the flow to `peer`; a `greeting` is to be sent there with a `Greeter` until it comes back, for
-    /// at most the given patience. Answer [`FlowReport::Ready`].
+    /// at most the given time. Answer [`FlowReport::Ready`].
     Connect {
         /// Which flow.
         flow: FlowId,

@@ -12,7 +12,7 @@ pub const WINDOW: Span = Span::millis(100);
 /// The limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for a
 /// host on the open Internet with 4 GB of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Flows in one session: two for both directions at once.
     pub flows: usize,
     /// Packets in one flow.
@@ -50,9 +50,9 @@ pub struct Limits {
     pub ports: RangeInclusive<u16>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
             flows: 2,
             packets: 10_000_000,
             payload: jitlat_core::spec::MAX_PAYLOAD,
@@ -76,34 +76,34 @@ impl Default for Limits {
 
 /// The most that streams transfer within any [`WINDOW`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct TransferLoad {
     /// Packets.
     pub packets: u64,
     /// Bits of payload.
     pub bits: u64,
 }
 
-impl core::ops::Add for Load {
-    type Output = Load;
+impl core::ops::Add for TransferLoad {
+    type Output = TransferLoad;
 
-    fn add(self, other: Load) -> Load {
-        Load {
+    fn add(self, other: TransferLoad) -> TransferLoad {
+        TransferLoad {
             packets: self.packets.saturating_add(other.packets),
             bits: self.bits.saturating_add(other.bits),
         }
     }
 }
 
-impl core::iter::Sum for Load {
-    fn sum<I: Iterator<Item = Load>>(loads: I) -> Load {
-        loads.fold(Load::default(), |a, b| a + b)
+impl core::iter::Sum for TransferLoad {
+    fn sum<I: Iterator<Item = TransferLoad>>(loads: I) -> TransferLoad {
+        loads.fold(TransferLoad::default(), |a, b| a + b)
     }
 }
 
 /// A request refused by a limit. Displays as a sentence with the limit, its value and what was requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} is limited to {allowed} on this server ({asked} asked for)")]
-pub struct Refusal {
+pub struct LimitRefusal {
     /// The limit, as the server's option is called: `max-packets`, `max-rate`, …
     pub limit: &'static str,
     /// Its value, with its unit.
@@ -112,14 +112,14 @@ pub struct Refusal {
     pub asked: String,
 }
 
-impl Refusal {
+impl LimitRefusal {
     /// Refused by `limit`.
-    pub fn new(limit: &'static str, allowed: impl fmt::Display, asked: impl fmt::Display) -> Refusal {
-        Refusal { limit, allowed: allowed.to_string(), asked: asked.to_string() }
+    pub fn new(limit: &'static str, allowed: impl fmt::Display, asked: impl fmt::Display) -> LimitRefusal {
+        LimitRefusal { limit, allowed: allowed.to_string(), asked: asked.to_string() }
     }
 }
 
-impl Limits {
+impl ServerLimits {
     /// Makes them the rules of `policy`, as far as it has such rules.
     pub fn apply_to(&self, policy: &mut Policy) {
         let rules = policy.service(ONE_WAY);
@@ -156,69 +156,77 @@ impl Limits {
     }
 
     /// Whether one flow is allowed; if it is, its load.
-    pub fn check(&self, spec: &TestSpec) -> Result<Load, Refusal> {
+    pub fn check(&self, spec: &TestSpec) -> Result<TransferLoad, LimitRefusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
-            return Err(Refusal::new("max-packets", self.packets, packets));
+            return Err(LimitRefusal::new("max-packets", self.packets, packets));
         }
         if payload > self.payload {
-            return Err(Refusal::new("max-payload", Bytes(self.payload.into()), Bytes(payload.into())));
+            return Err(LimitRefusal::new(
+                "max-payload",
+                ByteCount(self.payload.into()),
+                ByteCount(payload.into()),
+            ));
         }
         // rate > limit ⇔ 10⁹ > limit × period, without rounding.
         let second = 1_000_000_000_i128;
         if second > i128::from(self.rate) * i128::from(period) {
             let asked = PerSecond((second / i128::from(period)) as u64);
-            return Err(Refusal::new("max-rate", PerSecond(self.rate.into()), asked));
+            return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
         }
         let bits = i128::from(payload) * 8;
         if bits * second > i128::from(self.bandwidth) * i128::from(period) {
             let asked = Bits((bits * second / i128::from(period)) as u64);
-            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), asked));
+            return Err(LimitRefusal::new("max-bandwidth", Bits(self.bandwidth), asked));
         }
         let duration = spec.duration();
         if duration > self.duration {
             let texts = [self.duration, duration].map(units::duration);
             let asked = if texts[0] == texts[1] { "a little more" } else { &texts[1] };
-            return Err(Refusal::new("max-duration", &texts[0], asked));
+            return Err(LimitRefusal::new("max-duration", &texts[0], asked));
         }
         let load = self.load(spec);
         // A window holds one packet at least: the mean rate is limited above.
         let (rate, bandwidth) = (self.packets_in_a_window(), self.bits_in_a_window());
         if load.packets > rate.max(1) {
-            return Err(Refusal::new(
+            return Err(LimitRefusal::new(
                 "max-rate",
                 PerSecond(self.rate.into()),
                 InAWindow(load.packets, "packets"),
             ));
         }
         if load.packets > 1 && load.packets > bandwidth.div_ceil(bits as u64) {
-            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), InAWindow(load.bits, "bits")));
+            return Err(LimitRefusal::new(
+                "max-bandwidth",
+                Bits(self.bandwidth),
+                InAWindow(load.bits, "bits"),
+            ));
         }
         Ok(load)
     }
 
     /// Whether a client whose streams have the load `used` may have one more with the load `asked`.
-    pub(crate) fn check_together(&self, used: Load, asked: Load) -> Result<(), Refusal> {
-        if used == Load::default() {
+    pub(crate) fn check_together(&self, used: TransferLoad, asked: TransferLoad) -> Result<(), LimitRefusal> {
+        if used == TransferLoad::default() {
             return Ok(());
         }
         let beside = |used, asked, unit| format!("{} beside {used} in use", InAWindow(asked, unit));
         if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
             let asked = beside(used.packets, asked.packets, "packets");
-            return Err(Refusal::new("max-rate", PerSecond(self.rate.into()), asked));
+            return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
         }
         if used.bits.saturating_add(asked.bits) > self.bits_in_a_window() {
             let asked = beside(used.bits, asked.bits, "bits");
-            return Err(Refusal::new("max-bandwidth", Bits(self.bandwidth), asked));
+            return Err(LimitRefusal::new("max-bandwidth", Bits(self.bandwidth), asked));
         }
         Ok(())
     }
 
     /// The most that `spec` transfers within any window; at least more than the limit if it is more.
-    pub(crate) fn load(&self, spec: &TestSpec) -> Load {
+    pub(crate) fn load(&self, spec: &TestSpec) -> TransferLoad {
         let enough = u32::try_from(self.packets_in_a_window()).unwrap_or(u32::MAX);
         let packets = u64::from(peak(spec, WINDOW, enough));
-        Load { packets, bits: packets * u64::from(spec.payload()) * 8 }
+        TransferLoad { packets, bits: packets * u64::from(spec.payload()) * 8 }
     }
 
     fn packets_in_a_window(&self) -> u64 {
@@ -230,12 +238,12 @@ impl Limits {
     }
 
     /// Whether clients may name `port`.
-    pub fn check_port(&self, port: u16) -> Result<(), Refusal> {
+    pub fn check_port(&self, port: u16) -> Result<(), LimitRefusal> {
         if self.ports.contains(&port) {
             return Ok(());
         }
         let allowed = format_args!("{} to {}", self.ports.start(), self.ports.end()).to_string();
-        Err(Refusal::new("test-ports", allowed, port))
+        Err(LimitRefusal::new("test-ports", allowed, port))
     }
 
     /// Records that a receiver of `spec` may keep: every packet twice, and some more.
@@ -247,7 +255,7 @@ impl Limits {
 const WINDOWS_A_SECOND: u64 = (1_000_000_000 / WINDOW.0) as u64;
 
 struct InAWindow(u64, &'static str);
-struct Bytes(u64);
+struct ByteCount(u64);
 struct Bits(u64);
 struct PerSecond(u64);
 
@@ -257,7 +265,7 @@ impl fmt::Display for InAWindow {
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0)
     }
@@ -280,32 +288,32 @@ mod tests {
     use super::*;
     use jitlat_core::spec::{Direction, Schedule, Transport};
 
-    fn check(limits: &Limits, n: u64, l: u64, p: i64) -> Option<&'static str> {
+    fn check(limits: &ServerLimits, n: u64, l: u64, p: i64) -> Option<&'static str> {
         let spec = TestSpec::new(Direction::Down, Transport::Udp, n, l, Span(p), Schedule::Periodic).unwrap();
         limits.check(&spec).err().map(|r| r.limit)
     }
 
     #[test]
     fn limits_become_rules_and_rules_limits() {
-        let limits = Limits { rate: 1234, bandwidth: 8_000_000, ..Limits::default() };
+        let limits = ServerLimits { rate: 1234, bandwidth: 8_000_000, ..ServerLimits::default() };
         let mut policy = Policy::default();
         limits.apply_to(&mut policy);
         let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
         assert_eq!((quota.packets, quota.bytes), (Some(1234), Some(1_000_000)));
-        let mut followed = Limits { rate: 1, bandwidth: 1, ..limits };
+        let mut followed = ServerLimits { rate: 1, bandwidth: 1, ..limits };
         followed.follow(&policy);
         assert_eq!((followed.rate, followed.bandwidth), (1234, 8_000_000));
     }
 
     #[test]
     fn the_refusal_names_the_limit() {
-        let limits = Limits {
+        let limits = ServerLimits {
             packets: 1000,
             payload: 500,
             rate: 1000,
             bandwidth: 2_000_000,
             duration: Span::seconds(5),
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         assert_eq!(check(&limits, 1000, 80, 1_000_000), None);
         assert_eq!(check(&limits, 1001, 80, 1_000_000), Some("max-packets"));
@@ -324,7 +332,7 @@ mod tests {
     #[test]
     fn no_schedule_passes_a_rate_by_bursts() {
         use jitlat_core::gaps::Gaps;
-        let limits = Limits { rate: 100, bandwidth: 64_000, ..Limits::default() };
+        let limits = ServerLimits { rate: 100, bandwidth: 64_000, ..ServerLimits::default() };
         let refused = |payload, period, schedule| {
             let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, payload, period, schedule);
             limits.check(&spec.unwrap()).err().map(|r| r.to_string())
@@ -345,15 +353,15 @@ mod tests {
         let flood = refused(20, ms(100), Schedule::Random { gaps, batch: 1, seed: 1 }).unwrap();
         assert!(flood.starts_with("max-rate is limited to 100 packets/s"), "{flood}");
         // One packet a window is always possible: the mean is limited.
-        let slow = Limits { rate: 1, bandwidth: 8000, ..Limits::default() };
+        let slow = ServerLimits { rate: 1, bandwidth: 8000, ..ServerLimits::default() };
         let spec =
             TestSpec::new(Direction::Down, Transport::Udp, 9, 1000, Span::seconds(1), Schedule::Periodic);
-        assert_eq!(slow.check(&spec.unwrap()), Ok(Load { packets: 1, bits: 8000 }));
+        assert_eq!(slow.check(&spec.unwrap()), Ok(TransferLoad { packets: 1, bits: 8000 }));
     }
 
     #[test]
     fn clients_name_ports_in_a_range() {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         assert!(limits.check_port(1024).is_ok() && limits.check_port(65_535).is_ok());
         assert_eq!(
             limits.check_port(53).unwrap_err().to_string(),
@@ -363,12 +371,12 @@ mod tests {
 
     #[test]
     fn refusals_give_the_value_and_its_unit() {
-        let limits = Limits {
+        let limits = ServerLimits {
             payload: 500,
             rate: 1000,
             bandwidth: 2_000_000,
             duration: Span::seconds(5),
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         let text = |n, l, p| {
             let spec =
@@ -387,31 +395,35 @@ mod tests {
 
     #[test]
     fn a_host_of_four_gigabytes_is_safe_by_default() {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         assert_eq!((limits.memory, limits.memory_per_client), (3 << 30, 3 << 29));
         assert_eq!((limits.memory / 1024 / 1024, limits.duration), (3072, Span::seconds(86_400)));
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span(1_000), Schedule::Periodic).unwrap();
-        assert_eq!(Limits::record_limit(&spec), 3024);
+        assert_eq!(ServerLimits::record_limit(&spec), 3024);
     }
 
     #[test]
     fn streams_together_may_have_exactly_the_limit() {
-        let limits = Limits { rate: 100, bandwidth: 80_000, ..Limits::default() };
-        let load = |packets, bits| Load { packets, bits };
+        let limits = ServerLimits { rate: 100, bandwidth: 80_000, ..ServerLimits::default() };
+        let load = |packets, bits| TransferLoad { packets, bits };
         let together = |used, asked| limits.check_together(used, asked).map_err(|r| r.limit);
         assert_eq!(together(load(4, 100), load(6, 100)), Ok(()));
         assert_eq!(together(load(4, 100), load(7, 100)), Err("max-rate"));
         assert_eq!(together(load(1, 5000), load(1, 3000)), Ok(()));
         assert_eq!(together(load(1, 5000), load(1, 3001)), Err("max-bandwidth"));
         assert_eq!(together(load(1, 5000), load(1, 9000)), Err("max-bandwidth"));
-        assert_eq!(together(Load::default(), load(900, 90_000)), Ok(()), "one alone was checked before");
+        assert_eq!(
+            together(TransferLoad::default(), load(900, 90_000)),
+            Ok(()),
+            "one alone was checked before"
+        );
     }
 
     #[test]
     fn a_policy_says_bytes_where_a_limit_says_bits() {
         let mut policy = Policy::default();
-        let mut limits = Limits { bandwidth: 8_000_004, ..Limits::default() };
+        let mut limits = ServerLimits { bandwidth: 8_000_004, ..ServerLimits::default() };
         policy.service(ONE_WAY).client.bytes = Some(1_000_000);
         limits.follow(&policy);
         assert_eq!(limits.bandwidth, 8_000_004, "the same, but for the rest of the division");

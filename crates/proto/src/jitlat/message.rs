@@ -7,7 +7,7 @@ use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::ReceivedSoFar;
-use jitlat_core::{PacketRecord, Source, Span, TestSpec, WallTime};
+use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, WallTime};
 
 /// The protocol version this program speaks.
 pub const VERSION: u8 = 3;
@@ -145,7 +145,7 @@ pub struct FlowRequest {
     /// The stream; its port on the client's side is the one already bound.
     pub spec: TestSpec,
     /// The best stamps wanted of the server.
-    pub stamps: Source,
+    pub stamps: StampSource,
 }
 
 /// The server's grant.
@@ -199,7 +199,7 @@ pub enum ChunkData {
     Records(Vec<PacketRecord>),
     /// When the server's packets left, by sequence number, `i64::MIN` = unknown: 4096 stamps per chunk, the last chunk
     /// may have fewer. With when each entered the queue of its interface, or nothing if no entry is known.
-    Stamps(Source, Vec<i64>, Vec<i64>),
+    Stamps(StampSource, Vec<i64>, Vec<i64>),
 }
 
 /// The end of a flow's results.

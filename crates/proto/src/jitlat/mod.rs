@@ -24,11 +24,14 @@ pub mod session_table;
 pub mod stream;
 pub mod v3;
 
-pub use auth::{BadKey, Key, Keys};
-pub use client::{ClientConfig, ClientEvent, ClientInput, ClientMachine, Failure, Progress};
+pub use auth::{BadKey, PresharedKey, PresharedKeys};
+pub use client::{
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, ConversationProgress,
+    TestTerms,
+};
 pub use dialect::Dialect;
-pub use flow::{Command, FlowId, FlowReport, Opening, Role};
-pub use limits::{Limits, Refusal};
+pub use flow::{FlowCommand, FlowId, FlowReport, FlowRole, Opening};
+pub use limits::{LimitRefusal, ServerLimits};
 pub use recording::{Recording, SentStamps};
 pub use server::{ServerConfig, ServerEvent, ServerInput, ServerMachine};
 pub use session_table::{SessionId, SessionTable};

@@ -11,7 +11,7 @@ pub const HELLO: i32 = -2;
 
 /// The header of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PacketHeader {
     /// When the sender read its clock, ns since 1970 UTC.
     pub sent: WallTime,
     /// From 0; `SENTINEL` and [`HELLO`] are not data.
@@ -24,10 +24,10 @@ mod field {
     pub(crate) const SEQ: Field<i32> = TIME.then();
 }
 
-impl Header {
+impl PacketHeader {
     /// A greeting for the flow of `token`.
-    pub fn hello(token: u64) -> Header {
-        Header { sent: WallTime(token as i64), seq: HELLO }
+    pub fn hello(token: u64) -> PacketHeader {
+        PacketHeader { sent: WallTime(token as i64), seq: HELLO }
     }
 
     /// The token, if this is a greeting.
@@ -37,8 +37,8 @@ impl Header {
 
     /// The header at the front of `packet`; `None` if it is shorter than one.
     #[inline]
-    pub fn parse(packet: &[u8]) -> Option<Header> {
-        Some(Header { seq: field::SEQ.read(packet)?, sent: WallTime(field::TIME.read(packet)?) })
+    pub fn parse(packet: &[u8]) -> Option<PacketHeader> {
+        Some(PacketHeader { seq: field::SEQ.read(packet)?, sent: WallTime(field::TIME.read(packet)?) })
     }
 
     /// The header as bytes.
@@ -68,25 +68,25 @@ mod tests {
 
     #[test]
     fn deconstruct_and_construct() {
-        let header = Header { sent: WallTime(1_246_650_331_413_984_400), seq: 0 };
+        let header = PacketHeader { sent: WallTime(1_246_650_331_413_984_400), seq: 0 };
         assert_eq!(header.to_bytes(), FIRST);
-        assert_eq!(Header::parse(&FIRST), Some(header));
-        assert_eq!(Header::parse(&[0; 11]), None);
+        assert_eq!(PacketHeader::parse(&FIRST), Some(header));
+        assert_eq!(PacketHeader::parse(&[0; 11]), None);
     }
 
     #[test]
     fn writing_keeps_the_padding() {
         let mut packet = [0xaa; 16];
-        Header { sent: WallTime(-1), seq: SENTINEL }.write(&mut packet);
+        PacketHeader { sent: WallTime(-1), seq: SENTINEL }.write(&mut packet);
         assert_eq!(packet[..12], [0xff; 12]);
         assert_eq!(packet[12..], [0xaa; 4]);
-        Header { sent: WallTime(-1), seq: SENTINEL }.write(&mut [0; 3]);
+        PacketHeader { sent: WallTime(-1), seq: SENTINEL }.write(&mut [0; 3]);
     }
 
     #[test]
     fn a_greeting_carries_its_token() {
-        let hello = Header::hello(u64::MAX - 1);
-        assert_eq!(Header::parse(&hello.to_bytes()).and_then(|h| h.hello_token()), Some(u64::MAX - 1));
-        assert_eq!(Header { sent: WallTime(0), seq: 3 }.hello_token(), None);
+        let hello = PacketHeader::hello(u64::MAX - 1);
+        assert_eq!(PacketHeader::parse(&hello.to_bytes()).and_then(|h| h.hello_token()), Some(u64::MAX - 1));
+        assert_eq!(PacketHeader { sent: WallTime(0), seq: 3 }.hello_token(), None);
     }
 }

@@ -2,7 +2,7 @@
 //! the two are combined.
 
 use jitlat_core::record::Moment;
-use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
+use jitlat_core::{PacketRecord, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// Records in a chunk of results (version 3), and the unit in which they are delivered.
@@ -127,9 +127,9 @@ const MISSING: i64 = i64::MIN;
 
 /// A point in time by sequence number, [`MISSING`] where it is not known: 8 bytes a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Times(Vec<i64>);
+struct TimesBySeq(Vec<i64>);
 
-impl Times {
+impl TimesBySeq {
     /// Allocates memory for sequence numbers below `packets` now, all missing.
     fn reserve(&mut self, packets: usize) {
         if packets > self.0.len() {
@@ -158,15 +158,15 @@ impl Times {
 /// interface, where the kernel stamped that, for 8 bytes more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentStamps {
-    stamps: Times,
-    entries: Times,
-    source: Source,
+    stamps: TimesBySeq,
+    entries: TimesBySeq,
+    source: StampSource,
 }
 
 impl SentStamps {
     /// Without stamps; those to come are of kind `source`.
-    pub fn new(source: Source) -> SentStamps {
-        SentStamps { stamps: Times::default(), entries: Times::default(), source }
+    pub fn new(source: StampSource) -> SentStamps {
+        SentStamps { stamps: TimesBySeq::default(), entries: TimesBySeq::default(), source }
     }
 
     /// Allocates memory for sequence numbers below `packets` now, all missing.
@@ -209,7 +209,7 @@ impl SentStamps {
     }
 
     /// The kind of stamps.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> StampSource {
         self.source
     }
 
@@ -335,26 +335,26 @@ mod tests {
 
     #[test]
     fn what_entered_the_queue_and_never_left_was_dropped_there() {
-        let mut stamps = SentStamps::new(Source::Kernel);
+        let mut stamps = SentStamps::new(StampSource::Kernel);
         (0..500).for_each(|seq| stamps.set_entry(seq, WallTime(10)));
         (0..500).filter(|seq| seq % 10 != 0).for_each(|seq| stamps.set(seq, WallTime(20)));
         assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0)), 50);
         // The stamp of one that arrived was lost.
         assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0 || *seq == 40)), 49);
         assert_eq!(stamps.dropped_in_queue(0..500), 0, "all arrived: stamps are missing");
-        assert_eq!(SentStamps::new(Source::Kernel).dropped_in_queue(0..9), 0);
+        assert_eq!(SentStamps::new(StampSource::Kernel).dropped_in_queue(0..9), 0);
     }
 
     #[test]
     fn joining_replaces_the_reading_and_keeps_the_lag() {
-        let mut stamps = SentStamps::new(Source::Kernel);
+        let mut stamps = SentStamps::new(StampSource::Kernel);
         stamps.set(2, WallTime(1500));
         stamps.set_entry(2, WallTime(1100));
         let mut hit = PacketRecord::one_way(2, WallTime(1000), WallTime(9000));
         stamps.join(&mut hit);
-        assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: WallTime(1500), source: Source::Kernel }));
+        assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: WallTime(1500), source: StampSource::Kernel }));
         assert_eq!(hit.send_lag(), Some(Span(500)));
-        assert_eq!(hit.local_queue(), Some((Span(400), Source::Kernel)));
+        assert_eq!(hit.local_queue(), Some((Span(400), StampSource::Kernel)));
         for seq in [0, 3, -2, i64::MAX] {
             let before = PacketRecord::one_way(seq, WallTime(1000), WallTime(9000));
             let mut after = before;

@@ -1,12 +1,12 @@
 //! [`WaitingFlows`]: which flow a peer belongs to that arrives at a port which many flows share.
 
-use super::packet::{HEADER_LEN, Header};
+use super::packet::{HEADER_LEN, PacketHeader};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::Transport;
 
 /// The peer that a waiting flow expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedPeer {
     /// A peer whose greeting has this token.
     Token(u64),
     /// Any TCP connection that does not begin with a greeting.
@@ -15,12 +15,12 @@ pub enum Expected {
 
 /// A flow that waits.
 #[derive(Clone, Debug)]
-struct Waiting<N> {
+struct WaitingFlow<N> {
     number: u64,
     local: SocketAddr,
     transport: Transport,
     peer: IpAddr,
-    expected: Expected,
+    expected: ExpectedPeer,
     notify: N,
 }
 
@@ -28,21 +28,21 @@ struct Waiting<N> {
 ///
 /// ```
 /// use jitlat_core::Transport;
-/// use jitlat_proto::jitlat::packet::Header;
-/// use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
+/// use jitlat_proto::jitlat::packet::PacketHeader;
+/// use jitlat_proto::jitlat::rendezvous::{ExpectedPeer, WaitingFlows};
 ///
 /// let (local, peer) = ("192.0.2.1:2667".parse()?, "192.0.2.2:40000".parse()?);
 /// let mut flows = WaitingFlows::default();
-/// let number = flows.add(local, Transport::Udp, "192.0.2.2".parse()?, Expected::Token(7), "a flow");
-/// assert_eq!(flows.greeted(local, peer, &Header::hello(8).to_bytes()), None);
-/// assert_eq!(flows.greeted(local, peer, &Header::hello(7).to_bytes()), Some(&"a flow"));
+/// let number = flows.add(local, Transport::Udp, "192.0.2.2".parse()?, ExpectedPeer::Token(7), "a flow");
+/// assert_eq!(flows.greeted(local, peer, &PacketHeader::hello(8).to_bytes()), None);
+/// assert_eq!(flows.greeted(local, peer, &PacketHeader::hello(7).to_bytes()), Some(&"a flow"));
 /// flows.remove(number);
 /// assert!(!flows.waits_at(local, Transport::Udp));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct WaitingFlows<N> {
-    waiting: Vec<Waiting<N>>,
+    waiting: Vec<WaitingFlow<N>>,
     next: u64,
 }
 
@@ -59,12 +59,12 @@ impl<N> WaitingFlows<N> {
         local: SocketAddr,
         transport: Transport,
         peer: IpAddr,
-        expected: Expected,
+        expected: ExpectedPeer,
         notify: N,
     ) -> u64 {
         self.next += 1;
         let peer = peer.to_canonical();
-        self.waiting.push(Waiting { number: self.next, local, transport, peer, expected, notify });
+        self.waiting.push(WaitingFlow { number: self.next, local, transport, peer, expected, notify });
         self.next
     }
 
@@ -81,13 +81,13 @@ impl<N> WaitingFlows<N> {
     /// The flow that waits for the greeting `packet`, which came to `local` by UDP. It goes on waiting: the greeting may
     /// be repeated.
     pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
-        let expected = Expected::Token(greeting(packet)?);
+        let expected = ExpectedPeer::Token(greeting(packet)?);
         self.position(local, Transport::Udp, from, expected).map(|i| &self.waiting[i].notify)
     }
 
     /// The flow that waits for the TCP connection to `local` whose first bytes are `head`; it waits no longer.
     pub fn connected(&mut self, local: SocketAddr, from: SocketAddr, head: &[u8]) -> Option<N> {
-        let expected = greeting(head).map_or(Expected::AnyConnection, Expected::Token);
+        let expected = greeting(head).map_or(ExpectedPeer::AnyConnection, ExpectedPeer::Token);
         self.position(local, Transport::Tcp, from, expected).map(|i| self.waiting.remove(i).notify)
     }
 
@@ -96,7 +96,7 @@ impl<N> WaitingFlows<N> {
         local: SocketAddr,
         transport: Transport,
         from: SocketAddr,
-        expected: Expected,
+        expected: ExpectedPeer,
     ) -> Option<usize> {
         let from = from.ip().to_canonical();
         self.waiting.iter().position(|w| {
@@ -107,5 +107,5 @@ impl<N> WaitingFlows<N> {
 
 /// The token of a greeting of exactly its length.
 fn greeting(bytes: &[u8]) -> Option<u64> {
-    (bytes.len() == HEADER_LEN).then(|| Header::parse(bytes)?.hello_token()).flatten()
+    (bytes.len() == HEADER_LEN).then(|| PacketHeader::parse(bytes)?.hello_token()).flatten()
 }

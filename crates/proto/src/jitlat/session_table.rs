@@ -1,10 +1,10 @@
 //! [`SessionTable`]: the resources that all sessions of a server share, and the results it still keeps.
 
 use super::flow::{ReceiveReport, SendReport};
-use super::limits::{Limits, Load};
+use super::limits::{ServerLimits, TransferLoad};
 use super::recording::SentStamps;
 use crate::access::ClientAddress;
-use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal, Scope};
+use crate::policy::{Ask, Gate, Grant, ONE_WAY, PolicyRefusal, Scope};
 use core::fmt;
 use core::net::IpAddr;
 use jitlat_core::session::HostFacts;
@@ -82,9 +82,9 @@ pub struct Claim {
     /// Bytes of records and stamps at most.
     pub memory: u64,
     /// The streams that the server sends.
-    pub sent: Load,
+    pub sent: TransferLoad,
     /// The streams that it receives.
-    pub received: Load,
+    pub received: TransferLoad,
     /// Whether the client has proven a key.
     pub proven: bool,
 }
@@ -107,47 +107,47 @@ impl Lookup {
     }
 }
 
-/// The sessions of a server: admitted by its [`Gate`] and within the rates of the [`Limits`]. Keeps uncollected results
+/// The sessions of a server: admitted by its [`Gate`] and within the rates of the [`ServerLimits`]. Keeps uncollected results
 /// for a limited time. One per server, behind a lock: every call is short.
 #[derive(Debug)]
 pub struct SessionTable {
-    limits: Limits,
+    limits: ServerLimits,
     gate: Gate,
-    sessions: HashMap<SessionId, Entry>,
+    sessions: HashMap<SessionId, SessionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SessionEntry {
     client: ClientAddress,
     memory: u64,
     grant: Grant,
     /// None once the test is over.
-    sent: Load,
-    received: Load,
+    sent: TransferLoad,
+    received: TransferLoad,
     /// Results and when they are dropped; `None` while the test runs.
     kept: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
 impl SessionTable {
     /// A table without sessions, with a gate of its own.
-    pub fn new(limits: Limits) -> SessionTable {
+    pub fn new(limits: ServerLimits) -> SessionTable {
         let gate = limits.gate();
         SessionTable::sharing(limits, gate)
     }
 
     /// A table without sessions whose resources are counted by `gate`.
-    pub fn sharing(limits: Limits, gate: Gate) -> SessionTable {
+    pub fn sharing(limits: ServerLimits, gate: Gate) -> SessionTable {
         SessionTable { limits, gate, sessions: HashMap::new() }
     }
 
     /// The limits counted against.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ServerLimits {
         &self.limits
     }
 
     /// Reserves room for a session, or returns the rule that forbids it. If necessary the client's own kept results are
     /// removed, oldest first; the gate removes those of clients that hold more.
-    pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
+    pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), PolicyRefusal> {
         self.expire(now);
         let client = ClientAddress::of(claim.client);
         self.check_rates(client, &claim)?;
@@ -160,18 +160,18 @@ impl SessionTable {
             }
         };
         let Claim { id, memory, sent, received, .. } = claim;
-        self.sessions.insert(id, Entry { client, memory, grant, sent, received, kept: None });
+        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, kept: None });
         Ok(())
     }
 
     /// Limits hold for all streams of a client together, in each direction.
-    fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), Refusal> {
+    fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), PolicyRefusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
         self.limits.check_together(own().map(|e| e.received).sum(), claim.received)?;
         let total = self.gate.policy().quota(ONE_WAY, Scope::ServiceTotal);
         if total.packets.is_some() || total.bytes.is_some() {
-            let limits = Limits {
+            let limits = ServerLimits {
                 rate: total.packets.unwrap_or(u32::MAX),
                 bandwidth: total.bytes.map_or(u64::MAX, |bytes| bytes.saturating_mul(8)),
                 ..self.limits.clone()
@@ -189,7 +189,7 @@ impl SessionTable {
         kept.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
     }
 
-    /// The test of `id` is over; its results are kept for [`Limits::keep`].
+    /// The test of `id` is over; its results are kept for [`ServerLimits::keep`].
     pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: SteadyTime) {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
@@ -221,8 +221,8 @@ impl SessionTable {
     pub fn find(&self, id: SessionId) -> Lookup {
         match self.sessions.get(&id) {
             None => Lookup::Unknown,
-            Some(Entry { kept: None, .. }) => Lookup::Running,
-            Some(Entry { kept: Some((results, _)), .. }) => Lookup::Kept(Arc::clone(results)),
+            Some(SessionEntry { kept: None, .. }) => Lookup::Running,
+            Some(SessionEntry { kept: Some((results, _)), .. }) => Lookup::Kept(Arc::clone(results)),
         }
     }
 
@@ -235,7 +235,7 @@ impl SessionTable {
     /// [`admit`](SessionTable::admit).
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let lasts =
-            |e: &Entry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
+            |e: &SessionEntry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
         self.sessions.retain(|_, e| lasts(e));
         self.sessions.values().filter_map(|e| e.kept.as_ref().map(|(_, until)| *until)).min()
     }
@@ -266,19 +266,19 @@ impl SessionResults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::{Source, Span};
+    use jitlat_core::{Span, StampSource};
 
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
 
     fn sessions() -> SessionTable {
-        SessionTable::new(Limits {
+        SessionTable::new(ServerLimits {
             sessions: 3,
             sessions_per_client: 2,
             memory: 1000,
             memory_per_client: 600,
             keep: Span(100),
-            ..Limits::default()
+            ..ServerLimits::default()
         })
     }
 
@@ -293,7 +293,7 @@ mod tests {
             proven: false,
         };
         l.admit(claim, SteadyTime(now)).map_err(|r| match r {
-            Refusal::Limit(limit) => limit.limit,
+            PolicyRefusal::Limit(limit) => limit.limit,
             other => panic!("{other}"),
         })
     }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn results_take_what_their_records_and_stamps_take() {
         let stamps = |packets| {
-            let mut stamps = SentStamps::new(Source::Kernel);
+            let mut stamps = SentStamps::new(StampSource::Kernel);
             stamps.reserve(packets);
             stamps.reserve_entries(packets / 2);
             FlowOutcome::Sent(SendReport { stamps: Some(stamps), ..Default::default() })
@@ -333,10 +333,10 @@ mod tests {
 
     #[test]
     fn rates_hold_for_all_sessions_of_a_client() {
-        let limits = Limits { rate: 100, bandwidth: 64_000, ..Limits::default() };
+        let limits = ServerLimits { rate: 100, bandwidth: 64_000, ..ServerLimits::default() };
         let mut table = SessionTable::new(limits);
         let mut admit = |id, client: &str, sent, received| {
-            let load = |packets| Load { packets, bits: packets * 100 };
+            let load = |packets| TransferLoad { packets, bits: packets * 100 };
             let client = client.parse().unwrap();
             let claim = Claim {
                 id: SessionId(id),
@@ -388,8 +388,10 @@ mod tests {
         let mut l = sessions();
         assert!(admit(&mut l, 1, A, 1, 0).is_ok() && admit(&mut l, 2, A, 1, 0).is_ok());
         assert!(admit(&mut l, 3, B, 1, 0).is_ok());
-        let long =
-            SessionTable::sharing(Limits { keep: Span::seconds(600), ..l.limits.clone() }, l.gate.clone());
+        let long = SessionTable::sharing(
+            ServerLimits { keep: Span::seconds(600), ..l.limits.clone() },
+            l.gate.clone(),
+        );
         l.limits = long.limits;
         l.keep(SessionId(1), results(), SteadyTime(1));
         let running = [2, 3].map(SessionId);
@@ -433,9 +435,9 @@ mod tests {
 
     #[test]
     fn limits_of_all_clients_together_hold_for_each_rate() {
-        let load = |packets| Load { packets, bits: packets * 800 };
+        let load = |packets| TransferLoad { packets, bits: packets * 800 };
         let admitted = |set: fn(&mut crate::policy::Quota)| {
-            let limits = Limits::default();
+            let limits = ServerLimits::default();
             let mut policy = crate::policy::Policy::default();
             limits.apply_to(&mut policy);
             set(&mut policy.service(ONE_WAY).total);
@@ -447,7 +449,7 @@ mod tests {
                     client,
                     memory: 0,
                     sent,
-                    received: Load::default(),
+                    received: TransferLoad::default(),
                     proven: false,
                 };
                 table.admit(claim, SteadyTime(0)).map_err(|r| r.to_string())

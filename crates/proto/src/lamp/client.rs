@@ -1,10 +1,10 @@
 //! [`Client`]: the conversation around a LaMP test, and its requests.
 
-use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind, push_payload};
+use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind, push_payload};
 use crate::lamp::proof;
-use crate::lamp::report::Report;
+use crate::lamp::report::LampReport;
 use crate::machine::Tick;
-use crate::twoway::{ConversationState, Protocol, Received, Reply};
+use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Time between repetitions of INIT and FOLLOWUP_CTRL.
@@ -23,7 +23,7 @@ const REPORT_LINGER: Span = Span::millis(450);
 
 /// The kind of test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum LampMode {
     /// Requests and replies: round trips.
     PingLike,
     /// Requests only; the server reports at the end. One-way: needs synchronised clocks.
@@ -36,13 +36,13 @@ pub struct LampOptions {
     /// Identifier of the session; random.
     pub id: u16,
     /// Kind of test.
-    pub mode: Mode,
+    pub mode: LampMode,
     /// Payload bytes.
     pub payload: usize,
     /// Requests have no time; the client's own records do. LaTe does this with kernel transmit stamps.
     pub timeless: bool,
     /// Ask the server for its processing time, taken with these stamps; `None`: do not.
-    pub follow_up: Option<FollowUp>,
+    pub follow_up: Option<LampFollowUp>,
     /// Send requests to a broadcast address: no conversation, and no answers are expected.
     pub broadcast: bool,
 }
@@ -63,7 +63,7 @@ pub enum FollowUpState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SessionState {
+enum LampClientState {
     Init,
     Negotiate,
     Ready,
@@ -79,9 +79,9 @@ enum SessionState {
 #[derive(Clone, Debug)]
 pub struct Client {
     options: LampOptions,
-    state: SessionState,
+    state: LampClientState,
     follow_up: FollowUpState,
-    report: Option<Report>,
+    report: Option<LampReport>,
     /// What the server's ACK said that the next INIT returns, as proof that it arrived here; 0: nothing yet.
     proof: u64,
     /// Number of repetitions in this state.
@@ -98,12 +98,12 @@ impl Client {
     /// A client that sends its INIT as soon as it is polled.
     pub fn new(options: LampOptions) -> Client {
         let follow_up = match options.follow_up {
-            Some(_) if options.mode == Mode::PingLike => FollowUpState::Asked,
+            Some(_) if options.mode == LampMode::PingLike => FollowUpState::Asked,
             _ => FollowUpState::Unasked,
         };
         Client {
             options,
-            state: if options.broadcast { SessionState::Ready } else { SessionState::Init },
+            state: if options.broadcast { LampClientState::Ready } else { LampClientState::Init },
             follow_up,
             report: None,
             proof: 0,
@@ -122,11 +122,11 @@ impl Client {
     }
 
     /// The server's report of a unidirectional test.
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&LampReport> {
         self.report.as_ref()
     }
 
-    fn enter(&mut self, state: SessionState) {
+    fn enter(&mut self, state: LampClientState) {
         self.state = state;
         self.repeats = 0;
         self.due = None;
@@ -147,14 +147,14 @@ impl Client {
         true
     }
 
-    fn data_kind(&self, last: bool) -> Kind {
+    fn data_kind(&self, last: bool) -> LampKind {
         match (self.options.mode, self.options.timeless, last) {
-            (Mode::PingLike, false, false) => Kind::Request,
-            (Mode::PingLike, false, true) => Kind::EndRequest,
-            (Mode::PingLike, true, false) => Kind::RequestTimeless,
-            (Mode::PingLike, true, true) => Kind::EndRequestTimeless,
-            (Mode::Unidirectional, _, false) => Kind::Continue,
-            (Mode::Unidirectional, _, true) => Kind::Stop,
+            (LampMode::PingLike, false, false) => LampKind::Request,
+            (LampMode::PingLike, false, true) => LampKind::EndRequest,
+            (LampMode::PingLike, true, false) => LampKind::RequestTimeless,
+            (LampMode::PingLike, true, true) => LampKind::EndRequestTimeless,
+            (LampMode::Unidirectional, _, false) => LampKind::Continue,
+            (LampMode::Unidirectional, _, true) => LampKind::Stop,
         }
     }
 }
@@ -163,54 +163,54 @@ impl Protocol for Client {
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let (kind, length) = (self.data_kind(last), self.options.payload);
         let header =
-            Header::new(kind, self.options.id, seq as u16, u16::try_from(length).unwrap_or(u16::MAX));
-        let timeless = self.options.timeless && self.options.mode == Mode::PingLike;
+            LampHeader::new(kind, self.options.id, seq as u16, u16::try_from(length).unwrap_or(u16::MAX));
+        let timeless = self.options.timeless && self.options.mode == LampMode::PingLike;
         let header = if timeless { header } else { header.at(sent) };
         out.extend(header.to_bytes());
         push_payload(out, length);
         self.last = Some(seq as u16);
     }
 
-    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Received {
-        let Some(header) = Header::parse(datagram) else { return Received::Malformed };
+    fn receive(&mut self, datagram: &[u8], _near: WallTime) -> DatagramKind {
+        let Some(header) = LampHeader::parse(datagram) else { return DatagramKind::Malformed };
         if header.id != self.options.id {
-            return Received::Foreign;
+            return DatagramKind::Foreign;
         }
         match header.kind {
-            Kind::Ack if self.state == SessionState::Init => {
+            LampKind::Ack if self.state == LampClientState::Init => {
                 if let Some(proof) = proof::of(&header) {
                     if proof != self.proof {
                         self.proof = proof;
                         self.due = None;
                     }
-                    return Received::Conversation;
+                    return DatagramKind::Conversation;
                 }
                 let ask = self.follow_up == FollowUpState::Asked;
-                self.enter(if ask { SessionState::Negotiate } else { SessionState::Ready });
-                Received::Conversation
+                self.enter(if ask { LampClientState::Negotiate } else { LampClientState::Ready });
+                DatagramKind::Conversation
             }
-            Kind::Ack => Received::Conversation,
-            Kind::FollowUpControl => {
-                let answer = match FollowUp::from(header.length_or_type) {
-                    FollowUp::Accept => FollowUpState::Accepted,
-                    FollowUp::Deny | FollowUp::Unknown => FollowUpState::Denied,
+            LampKind::Ack => DatagramKind::Conversation,
+            LampKind::FollowUpControl => {
+                let answer = match LampFollowUp::from(header.length_or_type) {
+                    LampFollowUp::Accept => FollowUpState::Accepted,
+                    LampFollowUp::Deny | LampFollowUp::Unknown => FollowUpState::Denied,
                     // A follow-up request: our own, returned.
-                    _ => return Received::Malformed,
+                    _ => return DatagramKind::Malformed,
                 };
-                if self.state == SessionState::Negotiate {
+                if self.state == LampClientState::Negotiate {
                     self.follow_up = answer;
-                    self.enter(SessionState::Ready);
+                    self.enter(LampClientState::Ready);
                 }
-                Received::Conversation
+                DatagramKind::Conversation
             }
-            Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => {
-                let timeless = matches!(header.kind, Kind::ReplyTimeless | Kind::EndReplyTimeless);
-                if self.options.mode != Mode::PingLike || timeless != self.options.timeless {
-                    return Received::Malformed;
+            LampKind::Reply | LampKind::EndReply | LampKind::ReplyTimeless | LampKind::EndReplyTimeless => {
+                let timeless = matches!(header.kind, LampKind::ReplyTimeless | LampKind::EndReplyTimeless);
+                if self.options.mode != LampMode::PingLike || timeless != self.options.timeless {
+                    return DatagramKind::Malformed;
                 }
                 let whole = usize::from(header.length_or_type) == datagram.len() - HEADER_LEN
                     && datagram.len() - HEADER_LEN == self.options.payload.min(u16::MAX.into());
-                Received::Reply(Reply {
+                DatagramKind::Reply(Reply {
                     seq: header.seq.into(),
                     seq_bits: 16,
                     arrived: None,
@@ -220,28 +220,28 @@ impl Protocol for Client {
                     earlier: None,
                 })
             }
-            Kind::FollowUpData if self.follow_up == FollowUpState::Accepted => {
-                if self.last == Some(header.seq) && self.state == SessionState::Drain {
+            LampKind::FollowUpData if self.follow_up == FollowUpState::Accepted => {
+                if self.last == Some(header.seq) && self.state == LampClientState::Drain {
                     self.last_answered = true;
                 }
                 match header.time() {
-                    Some(took) => Received::Took { seq: header.seq, took: Span(took.0) },
-                    None => Received::Conversation,
+                    Some(took) => DatagramKind::Took { seq: header.seq, took: Span(took.0) },
+                    None => DatagramKind::Conversation,
                 }
             }
-            Kind::Report if self.options.mode == Mode::Unidirectional => {
+            LampKind::Report if self.options.mode == LampMode::Unidirectional => {
                 let length = usize::from(header.length_or_type);
                 let text =
                     datagram.get(HEADER_LEN..HEADER_LEN + length).and_then(|b| std::str::from_utf8(b).ok());
-                let Some(report) = text.and_then(|t| t.parse::<Report>().ok()) else {
-                    return Received::Malformed;
+                let Some(report) = text.and_then(|t| t.parse::<LampReport>().ok()) else {
+                    return DatagramKind::Malformed;
                 };
                 self.owe_ack = true;
                 // The last report counts: one sent early, because of a pause, is replaced.
                 self.report = Some(report);
-                Received::Conversation
+                DatagramKind::Conversation
             }
-            _ => Received::Malformed,
+            _ => DatagramKind::Malformed,
         }
     }
 
@@ -250,24 +250,24 @@ impl Protocol for Client {
         let now = now.steady;
         if self.owe_ack {
             self.owe_ack = false;
-            out.extend(Header::new(Kind::Ack, id, 0, 0).to_bytes());
+            out.extend(LampHeader::new(LampKind::Ack, id, 0, 0).to_bytes());
             return true;
         }
         let seq = self.repeats as u16;
-        let again = matches!(self.state, SessionState::Init | SessionState::Negotiate)
+        let again = matches!(self.state, LampClientState::Init | LampClientState::Negotiate)
             && self.repeat(now, MAX_REPEATS, REPEAT_INTERVAL, LAST_ANSWER_GRACE);
         match self.state {
-            SessionState::Init if again => {
-                let mode = if self.options.mode == Mode::PingLike { 1 } else { 2 };
+            LampClientState::Init if again => {
+                let mode = if self.options.mode == LampMode::PingLike { 1 } else { 2 };
                 out.extend(proof::init(id, seq, mode, self.proof).to_bytes());
                 true
             }
-            SessionState::Negotiate if again => {
-                let code = self.options.follow_up.unwrap_or(FollowUp::Application).code();
-                out.extend(Header::new(Kind::FollowUpControl, id, seq, code).to_bytes());
+            LampClientState::Negotiate if again => {
+                let code = self.options.follow_up.unwrap_or(LampFollowUp::Application).code();
+                out.extend(LampHeader::new(LampKind::FollowUpControl, id, seq, code).to_bytes());
                 true
             }
-            SessionState::AwaitReport
+            LampClientState::AwaitReport
                 if self.repeats < MAX_STOP_REPEATS
                     && self.report.is_none()
                     && self.due.is_some_and(|d| now >= d) =>
@@ -278,7 +278,7 @@ impl Protocol for Client {
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
                 // A repetition, including its time, would give a server that lost the first one a wrong latency;
                 // therefore it has no time, which causes an error there instead of a wrong value.
-                out.extend(Header::new(Kind::Stop, id, seq, length).to_bytes());
+                out.extend(LampHeader::new(LampKind::Stop, id, seq, length).to_bytes());
                 push_payload(out, self.options.payload);
                 true
             }
@@ -291,7 +291,9 @@ impl Protocol for Client {
             return Some(SteadyTime(i64::MIN));
         }
         match self.state {
-            SessionState::Init | SessionState::Negotiate if self.due.is_none() && self.until.is_none() => {
+            LampClientState::Init | LampClientState::Negotiate
+                if self.due.is_none() && self.until.is_none() =>
+            {
                 Some(SteadyTime(i64::MIN))
             }
             _ => [self.due, self.until].into_iter().flatten().min(),
@@ -301,27 +303,29 @@ impl Protocol for Client {
     fn conversation_state(&mut self, now: SteadyTime) -> ConversationState {
         let expired = self.until.is_some_and(|u| now >= u);
         match self.state {
-            SessionState::Init if expired => self.enter(SessionState::Failed),
-            SessionState::Negotiate if expired => {
+            LampClientState::Init if expired => self.enter(LampClientState::Failed),
+            LampClientState::Negotiate if expired => {
                 self.follow_up = FollowUpState::Unanswered;
-                self.enter(SessionState::Ready);
+                self.enter(LampClientState::Ready);
             }
-            SessionState::Drain if expired || self.last_answered => self.enter(SessionState::Over),
-            SessionState::AwaitReport if self.report.is_some() => {
-                self.enter(SessionState::Reported);
+            LampClientState::Drain if expired || self.last_answered => self.enter(LampClientState::Over),
+            LampClientState::AwaitReport if self.report.is_some() => {
+                self.enter(LampClientState::Reported);
                 self.until = Some(now + REPORT_LINGER);
             }
-            SessionState::AwaitReport | SessionState::Reported if expired => self.enter(SessionState::Over),
+            LampClientState::AwaitReport | LampClientState::Reported if expired => {
+                self.enter(LampClientState::Over);
+            }
             _ => {}
         }
         match self.state {
-            SessionState::Init | SessionState::Negotiate => ConversationState::Opening,
-            SessionState::Ready => ConversationState::Ready,
-            SessionState::Drain | SessionState::AwaitReport | SessionState::Reported => {
+            LampClientState::Init | LampClientState::Negotiate => ConversationState::Opening,
+            LampClientState::Ready => ConversationState::Ready,
+            LampClientState::Drain | LampClientState::AwaitReport | LampClientState::Reported => {
                 ConversationState::Closing
             }
-            SessionState::Over => ConversationState::Over,
-            SessionState::Failed => ConversationState::Failed(format!(
+            LampClientState::Over => ConversationState::Over,
+            LampClientState::Failed => ConversationState::Failed(format!(
                 "no LaMP server answered {MAX_REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
                  and does the firewall let UDP through?"
             )),
@@ -330,16 +334,16 @@ impl Protocol for Client {
 
     fn all_sent(&mut self, now: SteadyTime) {
         match self.options.mode {
-            Mode::Unidirectional => {
-                self.enter(SessionState::AwaitReport);
+            LampMode::Unidirectional => {
+                self.enter(LampClientState::AwaitReport);
                 self.due = Some(now + STOP_REPEAT_INTERVAL);
                 self.until = Some(now + REPORT_TIMEOUT);
             }
-            Mode::PingLike if self.follow_up == FollowUpState::Accepted => {
-                self.enter(SessionState::Drain);
+            LampMode::PingLike if self.follow_up == FollowUpState::Accepted => {
+                self.enter(LampClientState::Drain);
                 self.until = Some(now + LAST_ANSWER_GRACE);
             }
-            Mode::PingLike => {}
+            LampMode::PingLike => {}
         }
     }
 
@@ -348,6 +352,6 @@ impl Protocol for Client {
     }
 
     fn expects_replies(&self) -> bool {
-        self.options.mode == Mode::PingLike
+        self.options.mode == LampMode::PingLike
     }
 }

@@ -12,10 +12,10 @@ pub mod report;
 pub mod server;
 mod tally;
 
-pub use client::{Client, Mode};
-pub use packet::{FollowUp, Header, Kind};
-pub use report::Report;
-pub use server::{Begun, Reaction, Server, ServerRules};
+pub use client::{Client, LampMode};
+pub use packet::{LampFollowUp, LampHeader, LampKind};
+pub use report::LampReport;
+pub use server::{LampReaction, LampTestStart, Server, ServerRules};
 
 /// UDP port of LaTe servers.
 pub const PORT: u16 = 46_000;

@@ -10,7 +10,7 @@ pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
 
 /// The first byte of every packet.
 const RESERVED: u8 = 0xaa;
-/// High half of the second; the low half is the [`Kind`].
+/// High half of the second; the low half is the [`LampKind`].
 const CONTROL: u8 = 0xa0;
 
 mod field {
@@ -27,7 +27,7 @@ mod field {
 /// What a packet is; the low half of byte 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum LampKind {
     /// Request with a time.
     Request = 0,
     /// Its answer.
@@ -60,46 +60,46 @@ pub enum Kind {
     FollowUpData = 14,
 }
 
-impl Kind {
+impl LampKind {
     /// All kinds, by code. Code 15 is reserved.
-    pub const ALL: [Kind; 15] = [
-        Kind::Request,
-        Kind::Reply,
-        Kind::EndRequest,
-        Kind::EndReply,
-        Kind::Continue,
-        Kind::Stop,
-        Kind::Report,
-        Kind::Ack,
-        Kind::Init,
-        Kind::RequestTimeless,
-        Kind::ReplyTimeless,
-        Kind::EndRequestTimeless,
-        Kind::EndReplyTimeless,
-        Kind::FollowUpControl,
-        Kind::FollowUpData,
+    pub const ALL: [LampKind; 15] = [
+        LampKind::Request,
+        LampKind::Reply,
+        LampKind::EndRequest,
+        LampKind::EndReply,
+        LampKind::Continue,
+        LampKind::Stop,
+        LampKind::Report,
+        LampKind::Ack,
+        LampKind::Init,
+        LampKind::RequestTimeless,
+        LampKind::ReplyTimeless,
+        LampKind::EndRequestTimeless,
+        LampKind::EndReplyTimeless,
+        LampKind::FollowUpControl,
+        LampKind::FollowUpData,
     ];
 
     /// The answer to this kind, if it is a request.
-    pub fn reply(self) -> Option<Kind> {
+    pub fn reply(self) -> Option<LampKind> {
         Some(match self {
-            Kind::Request => Kind::Reply,
-            Kind::EndRequest => Kind::EndReply,
-            Kind::RequestTimeless => Kind::ReplyTimeless,
-            Kind::EndRequestTimeless => Kind::EndReplyTimeless,
+            LampKind::Request => LampKind::Reply,
+            LampKind::EndRequest => LampKind::EndReply,
+            LampKind::RequestTimeless => LampKind::ReplyTimeless,
+            LampKind::EndRequestTimeless => LampKind::EndReplyTimeless,
             _ => return None,
         })
     }
 
     /// Whether this kind ends a session's data.
     pub fn ends(self) -> bool {
-        matches!(self, Kind::EndRequest | Kind::EndRequestTimeless | Kind::Stop)
+        matches!(self, LampKind::EndRequest | LampKind::EndRequestTimeless | LampKind::Stop)
     }
 }
 
 /// What the two ends of a follow-up negotiate: the kind of the server's two stamps. Values of the length-or-type field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FollowUp {
+pub enum LampFollowUp {
     /// Request: both by the program.
     Application,
     /// Request: reception by the kernel, sending by the program.
@@ -118,42 +118,42 @@ pub enum FollowUp {
     Other(u16),
 }
 
-impl From<u16> for FollowUp {
-    fn from(code: u16) -> FollowUp {
+impl From<u16> for LampFollowUp {
+    fn from(code: u16) -> LampFollowUp {
         match code {
-            0 => FollowUp::Application,
-            1 => FollowUp::KernelReceive,
-            2 => FollowUp::Kernel,
-            3 => FollowUp::Hardware,
-            0x0100 => FollowUp::Deny,
-            0x0200 => FollowUp::Accept,
-            0xffff => FollowUp::Unknown,
-            other => FollowUp::Other(other),
+            0 => LampFollowUp::Application,
+            1 => LampFollowUp::KernelReceive,
+            2 => LampFollowUp::Kernel,
+            3 => LampFollowUp::Hardware,
+            0x0100 => LampFollowUp::Deny,
+            0x0200 => LampFollowUp::Accept,
+            0xffff => LampFollowUp::Unknown,
+            other => LampFollowUp::Other(other),
         }
     }
 }
 
-impl FollowUp {
+impl LampFollowUp {
     /// The value on the wire.
     pub fn code(self) -> u16 {
         match self {
-            FollowUp::Application => 0,
-            FollowUp::KernelReceive => 1,
-            FollowUp::Kernel => 2,
-            FollowUp::Hardware => 3,
-            FollowUp::Deny => 0x0100,
-            FollowUp::Accept => 0x0200,
-            FollowUp::Unknown => 0xffff,
-            FollowUp::Other(code) => code,
+            LampFollowUp::Application => 0,
+            LampFollowUp::KernelReceive => 1,
+            LampFollowUp::Kernel => 2,
+            LampFollowUp::Hardware => 3,
+            LampFollowUp::Deny => 0x0100,
+            LampFollowUp::Accept => 0x0200,
+            LampFollowUp::Unknown => 0xffff,
+            LampFollowUp::Other(code) => code,
         }
     }
 }
 
 /// The header of any packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct LampHeader {
     /// What it is.
-    pub kind: Kind,
+    pub kind: LampKind,
     /// Of the session.
     pub id: u16,
     /// Sequence number, wrapping.
@@ -166,41 +166,41 @@ pub struct Header {
     pub micros: u64,
 }
 
-impl Header {
+impl LampHeader {
     /// Bytes of the whole packet, as its kind and length field say.
     pub fn packet_length(&self) -> usize {
         match self.kind {
-            Kind::Init | Kind::Ack | Kind::FollowUpControl | Kind::FollowUpData => HEADER_LEN,
+            LampKind::Init | LampKind::Ack | LampKind::FollowUpControl | LampKind::FollowUpData => HEADER_LEN,
             _ => HEADER_LEN + usize::from(self.length_or_type),
         }
     }
 
     /// A header without a time.
-    pub fn new(kind: Kind, id: u16, seq: u16, length_or_type: u16) -> Header {
-        Header { kind, id, seq, length_or_type, seconds: 0, micros: 0 }
+    pub fn new(kind: LampKind, id: u16, seq: u16, length_or_type: u16) -> LampHeader {
+        LampHeader { kind, id, seq, length_or_type, seconds: 0, micros: 0 }
     }
 
     /// The same with a time, cut to microseconds as the format has it. Times before 1970 are none.
-    pub fn at(self, t: WallTime) -> Header {
+    pub fn at(self, t: WallTime) -> LampHeader {
         let t = t.0.max(0);
-        Header { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
+        LampHeader { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
     }
 
     /// The same with a duration in the place of the time. LaTe takes a duration of nothing for an error,
     /// so the shortest is one microsecond.
-    pub fn took(self, span: Span) -> Header {
+    pub fn took(self, span: Span) -> LampHeader {
         self.at(WallTime(span.0.max(1000)))
     }
 
     /// Parses the header at the front of `packet`: checks all twelve fixed bits, and the length (which LaTe itself does
     /// not check).
-    pub fn parse(packet: &[u8]) -> Option<Header> {
+    pub fn parse(packet: &[u8]) -> Option<LampHeader> {
         let control = field::CONTROL.read(packet)?;
         if field::RESERVED.read(packet) != Some(RESERVED) || control & 0xf0 != CONTROL {
             return None;
         }
-        Some(Header {
-            kind: *Kind::ALL.get(usize::from(control & 0x0f))?,
+        Some(LampHeader {
+            kind: *LampKind::ALL.get(usize::from(control & 0x0f))?,
             id: field::ID.read(packet)?,
             seq: field::SEQ.read(packet)?,
             length_or_type: field::LENGTH_OR_TYPE.read(packet)?,
@@ -235,7 +235,7 @@ impl Header {
 /// Turns the request in `packet` into its answer: only byte 1 changes. False, and nothing changed, if it is not a
 /// request.
 pub(crate) fn turn_into_reply(packet: &mut [u8]) -> bool {
-    match Header::parse(packet).and_then(|h| h.kind.reply()) {
+    match LampHeader::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {
             field::CONTROL.write(packet, CONTROL | reply as u8);
             true
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_time_is_seconds_and_microseconds() {
-        let header = Header::new(Kind::ALL[0], 1, 2, 3);
+        let header = LampHeader::new(LampKind::ALL[0], 1, 2, 3);
         let at = |ns: i64| header.at(WallTime(ns));
         let parts = |ns: i64| (at(ns).seconds, at(ns).micros);
         assert_eq!(parts(1_795_000_003_123_456_789), (1_795_000_003, 123_456));
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(at(1_795_000_003_123_456_789).time(), Some(WallTime(1_795_000_003_123_456_000)));
         assert_eq!(at(5_000).time(), Some(WallTime(5_000)), "zero seconds, and microseconds");
         assert_eq!(at(5 * SECOND).time(), Some(WallTime(5 * SECOND)), "seconds, and no microseconds");
-        let impossible = |seconds, micros| Header { seconds, micros, ..header }.time();
+        let impossible = |seconds, micros| LampHeader { seconds, micros, ..header }.time();
         assert_eq!(impossible(1, 999_999), Some(WallTime(1_999_999_000)));
         assert_eq!(
             (impossible(1, 1_000_000), impossible(u64::MAX, 0), impossible(9_223_372_036, 999_999)),
@@ -276,24 +276,27 @@ mod tests {
 
     #[test]
     fn only_packets_with_a_payload_are_longer_than_their_header() {
-        for kind in Kind::ALL {
-            let alone = matches!(kind, Kind::Init | Kind::Ack | Kind::FollowUpControl | Kind::FollowUpData);
-            let length = Header::new(kind, 1, 2, 100).packet_length();
+        for kind in LampKind::ALL {
+            let alone = matches!(
+                kind,
+                LampKind::Init | LampKind::Ack | LampKind::FollowUpControl | LampKind::FollowUpData
+            );
+            let length = LampHeader::new(kind, 1, 2, 100).packet_length();
             assert_eq!(length, if alone { HEADER_LEN } else { HEADER_LEN + 100 }, "{kind:?}");
         }
     }
 
     #[test]
     fn each_fixed_bit_is_checked() {
-        let bytes = Header::new(Kind::ALL[0], 1, 2, 3).to_bytes();
-        assert!(Header::parse(&bytes).is_some());
+        let bytes = LampHeader::new(LampKind::ALL[0], 1, 2, 3).to_bytes();
+        assert!(LampHeader::parse(&bytes).is_some());
         for bit in 0..16 {
             let mut wrong = bytes;
             wrong[bit / 8] ^= 1 << (bit % 8);
             // The lower half of the second byte is the kind.
             assert_eq!(
-                Header::parse(&wrong).is_some(),
-                (8..12).contains(&bit) && wrong[1] & 0x0f < Kind::ALL.len() as u8,
+                LampHeader::parse(&wrong).is_some(),
+                (8..12).contains(&bit) && wrong[1] & 0x0f < LampKind::ALL.len() as u8,
                 "{bit}"
             );
         }

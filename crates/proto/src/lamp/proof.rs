@@ -1,33 +1,33 @@
 //! The proof that a client receives what is sent to its address.
 //!
-//! A client that can prove it says so in its INIT: [`WILLING`] in the place of the seconds, which LaTe leaves 0. The
+//! A client that can prove it says so in its INIT: [`PROOF_OFFER`] in the place of the seconds, which LaTe leaves 0. The
 //! server keeps nothing of it; its ACK has the same word, and a proof in the place of the microseconds. The client
 //! repeats its INIT with that proof, and only then there is a session and an ACK without a time.
 
-use crate::lamp::packet::{Header, Kind};
+use crate::lamp::packet::{LampHeader, LampKind};
 use core::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::{Span, SteadyTime};
 use sha2::Sha256;
 
 /// What INIT and ACK contain in the place of the seconds: the ASCII letters `jitproof`.
-const WILLING: u64 = u64::from_be_bytes(*b"jitproof");
+const PROOF_OFFER: u64 = u64::from_be_bytes(*b"jitproof");
 /// A proof is valid for this long, and for up to as long again.
-const LIFETIME: Span = Span::seconds(10);
+const PROOF_LIFETIME: Span = Span::seconds(10);
 
 /// The INIT of session `id` with the `proof` from the server's ACK; without one, 0, it asks for it.
-pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> Header {
-    Header { seconds: WILLING, micros: proof, ..Header::new(Kind::Init, id, seq, mode) }
+pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> LampHeader {
+    LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Init, id, seq, mode) }
 }
 
 /// The ACK that carries `proof` to the client.
-pub(super) fn ack(id: u16, proof: u64) -> Header {
-    Header { seconds: WILLING, micros: proof, ..Header::new(Kind::Ack, id, 0, 0) }
+pub(super) fn ack(id: u16, proof: u64) -> LampHeader {
+    LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Ack, id, 0, 0) }
 }
 
 /// The proof in an INIT or an ACK; `None` if it has none to give and expects none, as LaTe's.
-pub(super) fn of(header: &Header) -> Option<u64> {
-    (header.seconds == WILLING).then_some(header.micros)
+pub(super) fn of(header: &LampHeader) -> Option<u64> {
+    (header.seconds == PROOF_OFFER).then_some(header.micros)
 }
 
 /// Makes and checks proofs.
@@ -43,11 +43,11 @@ impl Prover {
 
     /// The proof for session `id` of `client`, never 0.
     pub(super) fn proof(&self, client: SocketAddr, id: u16, now: SteadyTime) -> u64 {
-        self.of_period(client, id, now.0.div_euclid(LIFETIME.0))
+        self.of_period(client, id, now.0.div_euclid(PROOF_LIFETIME.0))
     }
 
     pub(super) fn is_valid(&self, proof: u64, client: SocketAddr, id: u16, now: SteadyTime) -> bool {
-        let period = now.0.div_euclid(LIFETIME.0);
+        let period = now.0.div_euclid(PROOF_LIFETIME.0);
         [period, period - 1].iter().any(|p| self.of_period(client, id, *p) == proof)
     }
 

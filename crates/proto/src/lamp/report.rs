@@ -3,12 +3,12 @@
 use core::fmt;
 use core::str::FromStr;
 use jitlat_core::Span;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::twoway::FarReport;
 
 /// The server's figures. Times are microseconds, as in the format.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Report {
+pub struct LampReport {
     /// Smallest latency; `None` if nothing usable was received.
     pub min_us: Option<u64>,
     /// Mean latency.
@@ -22,7 +22,7 @@ pub struct Report {
     /// With a zero or negative latency.
     pub errors: u64,
     /// Kind of the server's stamps; `None` if not reported.
-    pub stamps: Option<Source>,
+    pub stamps: Option<StampSource>,
     /// Sample variance, µs².
     pub variance_us2: f64,
     /// Highest sequence number (wrapping), if any packet came.
@@ -40,17 +40,17 @@ pub struct Report {
 #[error("not a LaMP report")]
 pub struct NotAReport;
 
-fn type_code(stamps: Option<Source>) -> u8 {
+fn type_code(stamps: Option<StampSource>) -> u8 {
     match stamps {
         None => 0,
-        Some(Source::User) => 1,
-        Some(Source::Kernel) => 2,
-        Some(Source::Hardware | Source::Wire) => 4,
+        Some(StampSource::User) => 1,
+        Some(StampSource::Kernel) => 2,
+        Some(StampSource::Hardware | StampSource::Wire) => 4,
     }
 }
 
-impl From<&Report> for FarReport {
-    fn from(r: &Report) -> FarReport {
+impl From<&LampReport> for FarReport {
+    fn from(r: &LampReport) -> FarReport {
         // Values that were not measured are missing, not zero; a latency above a century is invalid.
         let some = r.min_us.is_some();
         let us = |us: f64| Span((us * 1e3).clamp(0.0, 4e18).round() as i64);
@@ -72,7 +72,7 @@ impl From<&Report> for FarReport {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LampReport {
     /// The thirteen fields of revision 2.0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let highest = self.highest_seq.map_or(-1, i64::from);
@@ -96,12 +96,12 @@ impl fmt::Display for Report {
     }
 }
 
-impl FromStr for Report {
+impl FromStr for LampReport {
     type Err = NotAReport;
 
     /// Accepts the 13 fields of today's LaTe and the 6, 7 and 8 of its older releases, with or without a NUL at the
     /// end.
-    fn from_str(text: &str) -> Result<Report, NotAReport> {
+    fn from_str(text: &str) -> Result<LampReport, NotAReport> {
         let text = text.trim_end_matches('\0');
         // The ninth field may be negative: then an empty part precedes its digits.
         let mut fields: Vec<String> = Vec::new();
@@ -125,7 +125,7 @@ impl FromStr for Report {
         let int = |s: String| s.parse::<u64>().map_err(|_| NotAReport);
         let real = |s: String| s.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or(NotAReport);
         let min = int(field()?)?;
-        let mut report = Report {
+        let mut report = LampReport {
             min_us: (min != u64::MAX).then_some(min),
             mean_us: real(field()?)?,
             max_us: int(field()?)?,
@@ -133,9 +133,9 @@ impl FromStr for Report {
             out_of_order: int(field()?)?,
             errors: if has_errors { int(field()?)? } else { 0 },
             stamps: match int(field()?)? {
-                1 => Some(Source::User),
-                2 | 3 => Some(Source::Kernel),
-                4 => Some(Source::Hardware),
+                1 => Some(StampSource::User),
+                2 | 3 => Some(StampSource::Kernel),
+                4 => Some(StampSource::Hardware),
                 _ => None,
             },
             variance_us2: if count > 6 { real(field()?)? } else { 0.0 },
@@ -171,44 +171,44 @@ mod tests {
             "63-74.00000-110-5-0-0-1-407.50000-4-0-0-1-0",
             "18446744073709551615-0.00000-0-0-0-0-1-0.00000--1-0-1-1-0",
         ] {
-            let report: Report = text.parse().unwrap();
+            let report: LampReport = text.parse().unwrap();
             assert_eq!(report.to_string(), text);
-            assert_eq!(format!("{text}\0").parse::<Report>().unwrap(), report);
+            assert_eq!(format!("{text}\0").parse::<LampReport>().unwrap(), report);
         }
     }
 
     #[test]
     fn what_a_report_says_in_nanoseconds() {
-        let report: Report = "71-112.25-161-5-0-0-1-16.00000-4-0-0-1-0".parse().unwrap();
+        let report: LampReport = "71-112.25-161-5-0-0-1-16.00000-4-0-0-1-0".parse().unwrap();
         let far = FarReport::from(&report);
         let us = |us: f64| Some(Span((us * 1e3) as i64));
         assert_eq!((far.min, far.mean, far.max, far.stddev), (us(71.0), us(112.25), us(161.0), us(4.0)));
         // Of five packets with four errors there is one latency, which has no deviation.
-        let lone = FarReport::from(&Report { errors: 4, ..report });
+        let lone = FarReport::from(&LampReport { errors: 4, ..report });
         assert_eq!((lone.mean, lone.stddev), (us(112.25), None));
-        let none = FarReport::from(&Report { min_us: None, ..report });
+        let none = FarReport::from(&LampReport { min_us: None, ..report });
         assert_eq!((none.min, none.mean, none.max, none.stddev), (None, None, None, None));
     }
 
     #[test]
     fn older_releases() {
-        let six: Report = "10-12.5-20-5-1-2".parse().unwrap();
-        assert_eq!((six.errors, six.stamps, six.out_of_order), (0, Some(Source::Kernel), 1));
-        let eight: Report = "10-12.5-20-5-1-3-1-4.25".parse().unwrap();
+        let six: LampReport = "10-12.5-20-5-1-2".parse().unwrap();
+        assert_eq!((six.errors, six.stamps, six.out_of_order), (0, Some(StampSource::Kernel), 1));
+        let eight: LampReport = "10-12.5-20-5-1-3-1-4.25".parse().unwrap();
         assert_eq!((eight.errors, eight.variance_us2), (3, 4.25));
     }
 
     #[test]
     fn what_is_no_report() {
         for bad in ["", "1-2-3", "a-b-c-d-e-f", "1-2-3-4-5-6-", "1-NaN-3-4-5-6", "--1-2-3-4-5-6"] {
-            assert!(bad.parse::<Report>().is_err(), "{bad}");
+            assert!(bad.parse::<LampReport>().is_err(), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_survived(text in "[0-9a-z.\\-\\x00]{0,80}") {
-            let _ = text.parse::<Report>();
+            let _ = text.parse::<LampReport>();
         }
     }
 }

@@ -4,15 +4,15 @@
 //! bytes than it has sent in the same session, so that forged packets gain nothing.
 
 use crate::access::{ClientAddress, answerable};
-use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind};
+use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind};
 use crate::lamp::proof::{self, Prover};
-use crate::lamp::tally::Tally;
+use crate::lamp::tally::LampTally;
 use crate::machine::Tick;
 use crate::shares::{Rank, SessionName, ShareTable};
-use crate::twoway::reflect::{Arrival, Silence};
+use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ const OVERDUE_GRACE: Span = Span::seconds(1);
 /// A session whose last packet came is forgotten after this long: late copies and repetitions may follow.
 const ENDED_LINGER: Span = Span::seconds(3);
 /// A session of a client without proof is forgotten after so long without a packet, as long as its interval is unknown.
-const UNKNOWN_INTERVAL: Span = Span::seconds(30);
+const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
 /// Sessions whose interval is known are forgotten after three of their longest, but not before this long.
-const INTERVALS: i64 = 3;
+const IDLE_INTERVALS: i64 = 3;
 const MIN_IDLE: Span = Span::seconds(10);
 /// Bytes that a client without proof must have sent in excess before its unidirectional test begins: with the shortest
 /// test, one STOP, they are enough for a report. LaTe, which repeats its INIT every 100 ms, has sent them after 400 ms.
-const BEFORE_UNIDIRECTIONAL: i64 = 96;
+const MIN_EXCESS_BYTES: i64 = 96;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
@@ -48,9 +48,9 @@ pub struct ServerRules {
     /// Networks whose addresses nobody can forge: their clients need no proof.
     pub trusted: Vec<Prefix>,
     /// The best kind of stamps of arrivals on this host.
-    pub receive_stamps: Source,
+    pub receive_stamps: StampSource,
     /// The best kind of stamps of answers on this host; they are reported through [`Server::follow_up`].
-    pub send_stamps: Source,
+    pub send_stamps: StampSource,
 }
 
 impl Default for ServerRules {
@@ -61,19 +61,19 @@ impl Default for ServerRules {
             idle: Span::seconds(120),
             follow_up: true,
             trusted: Vec::new(),
-            receive_stamps: Source::User,
-            send_stamps: Source::User,
+            receive_stamps: StampSource::User,
+            send_stamps: StampSource::User,
         }
     }
 }
 
 /// What to do with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
+pub enum LampReaction {
     /// Send what was appended back where it came from.
     Answer,
     /// The same; then call [`Server::follow_up`] with how long the answer took, and send that too.
-    AnswerAndFollow(FollowUp),
+    AnswerAndFollow(LampFollowUp),
     /// Nothing to send.
     Taken,
     /// Nothing to send: a packet of a unidirectional test, whose last it is if `last`.
@@ -85,7 +85,7 @@ pub enum Reaction {
 
 /// A test whose first packet came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct LampTestStart {
     /// Its number.
     pub id: u16,
     /// Whether only the client sends.
@@ -94,7 +94,7 @@ pub struct Begun {
     pub proven: bool,
 }
 
-impl core::fmt::Display for Begun {
+impl core::fmt::Display for LampTestStart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let kind = if self.unidirectional { "unidirectional" } else { "ping-like" };
         let proof = if self.proven { "" } else { ", its address without proof" };
@@ -103,11 +103,11 @@ impl core::fmt::Display for Begun {
 }
 
 #[derive(Clone, Debug)]
-struct Session<R> {
+struct LampSession<R> {
     /// How the client's last packet arrived, and so how to reach it.
     route: R,
-    unidirectional: Option<Box<Tally>>,
-    follow_up: Option<FollowUp>,
+    unidirectional: Option<Box<LampTally>>,
+    follow_up: Option<LampFollowUp>,
     negotiated: bool,
     seen: SteadyTime,
     /// Packets of the test so far.
@@ -117,7 +117,7 @@ struct Session<R> {
     /// Whether the last packet of a ping-like test came.
     ended: bool,
     credit: Credit,
-    phase: Phase,
+    phase: OneWayPhase,
     /// The time under which it is in the [`Server`]'s agenda.
     look: SteadyTime,
 }
@@ -170,11 +170,11 @@ impl Credit {
     }
 }
 
-impl<R> Session<R> {
-    fn new(route: R, unidirectional: bool, credit: Credit, now: SteadyTime) -> Session<R> {
-        Session {
+impl<R> LampSession<R> {
+    fn new(route: R, unidirectional: bool, credit: Credit, now: SteadyTime) -> LampSession<R> {
+        LampSession {
             route,
-            unidirectional: unidirectional.then(|| Box::new(Tally::new())),
+            unidirectional: unidirectional.then(|| Box::new(LampTally::new())),
             follow_up: None,
             negotiated: false,
             seen: now,
@@ -182,26 +182,26 @@ impl<R> Session<R> {
             longest: Span::ZERO,
             ended: false,
             credit,
-            phase: Phase::Open,
+            phase: OneWayPhase::Open,
             look: now,
         }
     }
 
     /// The test, if its first packet was counted just now.
-    fn begun(&self, id: u16) -> Option<Begun> {
+    fn begun(&self, id: u16) -> Option<LampTestStart> {
         let (unidirectional, proven) = (self.unidirectional.is_some(), self.credit == Credit::Proven);
-        (self.packets == 1).then_some(Begun { id, unidirectional, proven })
+        (self.packets == 1).then_some(LampTestStart { id, unidirectional, proven })
     }
 
     /// When it is forgotten if nothing comes.
     fn forget(&self, idle: Span) -> SteadyTime {
-        let over = self.ended || self.phase == (Phase::Reported { stopped: true });
+        let over = self.ended || self.phase == (OneWayPhase::Reported { stopped: true });
         self.seen
             + match self.packets {
                 _ if over => ENDED_LINGER,
-                0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL.min(idle),
+                0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL_TIMEOUT.min(idle),
                 0 | 1 => idle,
-                _ => Span(self.longest.0.saturating_mul(INTERVALS)).max(MIN_IDLE).min(idle),
+                _ => Span(self.longest.0.saturating_mul(IDLE_INTERVALS)).max(MIN_IDLE).min(idle),
             }
     }
 
@@ -209,8 +209,8 @@ impl<R> Session<R> {
     fn next_look(&self, idle: Span) -> SteadyTime {
         let forget = self.forget(idle);
         match (&self.unidirectional, self.phase) {
-            (_, Phase::Reporting { due, .. }) => due.min(forget),
-            (Some(tally), Phase::Open) if tally.has_received() => {
+            (_, OneWayPhase::Reporting { due, .. }) => due.min(forget),
+            (Some(tally), OneWayPhase::Open) if tally.has_received() => {
                 forget.min(self.seen + MIN_SILENCE.max(self.longest + OVERDUE_GRACE))
             }
             _ => forget,
@@ -220,7 +220,7 @@ impl<R> Session<R> {
 
 /// The state of a one-way session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum OneWayPhase {
     Open,
     /// Its report is sent until it is acknowledged. Without `stopped`: because of silence, and more packets may come.
     Reporting {
@@ -235,11 +235,13 @@ enum Phase {
 }
 
 /// Whether only servers send this: if it were answered, two servers would answer each other for ever.
-fn is_answer(kind: Kind, word: FollowUp) -> bool {
+fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     match kind {
-        Kind::Reply | Kind::EndReply | Kind::ReplyTimeless | Kind::EndReplyTimeless => true,
-        Kind::Report | Kind::FollowUpData => true,
-        Kind::FollowUpControl => matches!(word, FollowUp::Accept | FollowUp::Deny | FollowUp::Unknown),
+        LampKind::Reply | LampKind::EndReply | LampKind::ReplyTimeless | LampKind::EndReplyTimeless => true,
+        LampKind::Report | LampKind::FollowUpData => true,
+        LampKind::FollowUpControl => {
+            matches!(word, LampFollowUp::Accept | LampFollowUp::Deny | LampFollowUp::Unknown)
+        }
         _ => false,
     }
 }
@@ -250,10 +252,10 @@ fn is_answer(kind: Kind, word: FollowUp) -> bool {
 pub struct Server<R = ()> {
     rules: ServerRules,
     prover: Prover,
-    sessions: ShareTable<SessionName, Session<R>>,
+    sessions: ShareTable<SessionName, LampSession<R>>,
     /// Every session, under the time at which it is to be checked.
     agenda: BTreeSet<(SteadyTime, SessionName)>,
-    begun: Option<Begun>,
+    begun: Option<LampTestStart>,
 }
 
 impl<R: Copy> Server<R> {
@@ -269,13 +271,13 @@ impl<R: Copy> Server<R> {
     }
 
     /// The test that the datagram handled last began; `None` if it was no test's first packet, or was asked before.
-    pub fn take_begun(&mut self) -> Option<Begun> {
+    pub fn take_begun(&mut self) -> Option<LampTestStart> {
         self.begun.take()
     }
 
     /// Bytes that a session takes at most: with its count of packets and its place in the agenda.
-    pub const BYTES_PER_SESSION: usize = ShareTable::<SessionName, Session<R>>::bytes_per_entry()
-        + size_of::<Tally>()
+    pub const BYTES_PER_SESSION: usize = ShareTable::<SessionName, LampSession<R>>::bytes_per_entry()
+        + size_of::<LampTally>()
         + 2 * size_of::<(SteadyTime, SessionName)>();
 
     /// Sessions at the moment.
@@ -283,14 +285,14 @@ impl<R: Copy> Server<R> {
         self.sessions.len()
     }
 
-    fn grants(&self, wish: FollowUp) -> bool {
+    fn grants(&self, wish: LampFollowUp) -> bool {
         let (receive, send) = (self.rules.receive_stamps, self.rules.send_stamps);
         self.rules.follow_up
             && match wish {
-                FollowUp::Application => true,
-                FollowUp::KernelReceive => receive >= Source::Kernel,
-                FollowUp::Kernel => receive >= Source::Kernel && send >= Source::Kernel,
-                FollowUp::Hardware => receive >= Source::Hardware && send >= Source::Hardware,
+                LampFollowUp::Application => true,
+                LampFollowUp::KernelReceive => receive >= StampSource::Kernel,
+                LampFollowUp::Kernel => receive >= StampSource::Kernel && send >= StampSource::Kernel,
+                LampFollowUp::Hardware => receive >= StampSource::Hardware && send >= StampSource::Hardware,
                 _ => false,
             }
     }
@@ -299,25 +301,25 @@ impl<R: Copy> Server<R> {
     pub fn handle(
         &mut self,
         datagram: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         route: R,
         now: Tick,
         out: &mut Vec<u8>,
-    ) -> Result<Reaction, Silence> {
+    ) -> Result<LampReaction, Silence> {
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
-        let header = Header::parse(datagram).ok_or(Silence::Foreign)?;
+        let header = LampHeader::parse(datagram).ok_or(Silence::Foreign)?;
         let name = SessionName { client: arrival.from, id: header.id };
-        if header.kind == Kind::Init {
+        if header.kind == LampKind::Init {
             return self.open(name, &header, datagram.len(), route, now, out);
         }
-        let wish = FollowUp::from(header.length_or_type);
+        let wish = LampFollowUp::from(header.length_or_type);
         if is_answer(header.kind, wish) {
             return Err(Silence::Loop);
         }
         let granted = match wish {
-            wish if header.kind == Kind::FollowUpControl && self.grants(wish) => Some(wish),
+            wish if header.kind == LampKind::FollowUpControl && self.grants(wish) => Some(wish),
             _ => None,
         };
         let session = self.sessions.seen(&name).ok_or(Silence::NoSession)?;
@@ -326,42 +328,43 @@ impl<R: Copy> Server<R> {
         session.route = route;
         session.credit.add(datagram.len());
         match (header.kind, &mut session.unidirectional) {
-            (Kind::FollowUpControl, _) => {
+            (LampKind::FollowUpControl, _) => {
                 // Every request is answered (LaTe answers the first only), the same as the first time.
                 if !session.negotiated {
                     session.negotiated = true;
                     // It doubles the packets.
                     session.follow_up = granted.filter(|_| session.credit == Credit::Proven);
                 }
-                let word = if session.follow_up.is_some() { FollowUp::Accept } else { FollowUp::Deny };
+                let word =
+                    if session.follow_up.is_some() { LampFollowUp::Accept } else { LampFollowUp::Deny };
                 // It has just been credited with as much.
                 session.credit.spend(HEADER_LEN);
-                out.extend(Header::new(Kind::FollowUpControl, header.id, 0, word.code()).to_bytes());
-                Ok(Reaction::Answer)
+                out.extend(LampHeader::new(LampKind::FollowUpControl, header.id, 0, word.code()).to_bytes());
+                Ok(LampReaction::Answer)
             }
-            (Kind::Ack, Some(_)) => {
-                if let Phase::Reporting { stopped, .. } = session.phase {
-                    session.phase = Phase::Reported { stopped };
+            (LampKind::Ack, Some(_)) => {
+                if let OneWayPhase::Reporting { stopped, .. } = session.phase {
+                    session.phase = OneWayPhase::Reported { stopped };
                 }
-                Ok(Reaction::Taken)
+                Ok(LampReaction::Taken)
             }
-            (Kind::Continue | Kind::Stop, Some(tally)) => {
-                if session.phase == (Phase::Reported { stopped: true }) {
-                    return Ok(Reaction::Taken);
+            (LampKind::Continue | LampKind::Stop, Some(tally)) => {
+                if session.phase == (OneWayPhase::Reported { stopped: true }) {
+                    return Ok(LampReaction::Taken);
                 }
                 session.packets += 1;
                 tally.note(header.seq, header.time().map(|t| arrival.at - t));
                 self.begun = session.begun(header.id);
-                let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
+                let stopped = matches!(session.phase, OneWayPhase::Reporting { stopped: true, .. });
                 if !stopped {
                     // A test that was only silent continues.
-                    session.phase = Phase::Open;
+                    session.phase = OneWayPhase::Open;
                     if header.kind.ends() {
-                        session.phase = Phase::Reporting { stopped: true, sent: 0, due: now.steady };
+                        session.phase = OneWayPhase::Reporting { stopped: true, sent: 0, due: now.steady };
                     }
                 }
                 self.look_sooner(name);
-                Ok(Reaction::Counted { last: header.kind.ends() })
+                Ok(LampReaction::Counted { last: header.kind.ends() })
             }
             (kind, None) => {
                 let start = out.len();
@@ -373,7 +376,7 @@ impl<R: Copy> Server<R> {
                 session.packets += 1;
                 self.begun = session.begun(header.id);
                 session.credit.spend(datagram.len());
-                let reaction = session.follow_up.map_or(Reaction::Answer, Reaction::AnswerAndFollow);
+                let reaction = session.follow_up.map_or(LampReaction::Answer, LampReaction::AnswerAndFollow);
                 if kind.ends() && !session.ended {
                     session.ended = true;
                     self.look_sooner(name);
@@ -387,12 +390,12 @@ impl<R: Copy> Server<R> {
     fn open(
         &mut self,
         name: SessionName,
-        header: &Header,
+        header: &LampHeader,
         length: usize,
         route: R,
         now: Tick,
         out: &mut Vec<u8>,
-    ) -> Result<Reaction, Silence> {
+    ) -> Result<LampReaction, Silence> {
         let unidirectional = match header.length_or_type {
             1 => false,
             2 => true,
@@ -404,7 +407,7 @@ impl<R: Copy> Server<R> {
             // Nothing is kept of a client that has yet to prove that it is there.
             let proof = self.prover.proof(name.client, name.id, now.steady);
             out.extend(proof::ack(name.id, proof).to_bytes());
-            return Ok(Reaction::Answer);
+            return Ok(LampReaction::Answer);
         }
         let proven = proven || self.trusts(name.client);
         let known = self.sessions.get_mut(&name);
@@ -414,19 +417,21 @@ impl<R: Copy> Server<R> {
             Some((true, _)) if !proven => return Err(Silence::Forged),
             // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
             Some((was_proven, true)) if was_proven == proven => {}
-            _ => self.insert(name, Session::new(route, unidirectional, Credit::of(proven), now.steady))?,
+            _ => {
+                self.insert(name, LampSession::new(route, unidirectional, Credit::of(proven), now.steady))?;
+            }
         }
         let session = self.sessions.seen(&name).ok_or(Silence::Limited)?;
         session.seen = now.steady;
         session.route = route;
         session.credit.add(length);
         // A client that sends only and proves nothing sends more before its test begins, so that it can be reported.
-        let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + BEFORE_UNIDIRECTIONAL);
+        let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + MIN_EXCESS_BYTES);
         if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
-            return Ok(Reaction::Taken);
+            return Ok(LampReaction::Taken);
         }
-        out.extend(Header::new(Kind::Ack, name.id, 0, 0).to_bytes());
-        Ok(Reaction::Answer)
+        out.extend(LampHeader::new(LampKind::Ack, name.id, 0, 0).to_bytes());
+        Ok(LampReaction::Answer)
     }
 
     fn trusts(&self, client: SocketAddr) -> bool {
@@ -435,7 +440,7 @@ impl<R: Copy> Server<R> {
     }
 
     /// Adds a session, which another may have to leave room for.
-    fn insert(&mut self, name: SessionName, mut session: Session<R>) -> Result<(), Silence> {
+    fn insert(&mut self, name: SessionName, mut session: LampSession<R>) -> Result<(), Silence> {
         session.look = session.next_look(self.rules.idle).min(session.seen + MIN_IDLE);
         let look = session.look;
         let (client, rank) = (ClientAddress::of(name.client.ip()), session.credit.rank());
@@ -460,7 +465,7 @@ impl<R: Copy> Server<R> {
 
     /// Appends the follow-up to the answer to request `seq` of session `id`, which took this host `took`.
     pub fn follow_up(&self, id: u16, seq: u16, took: Span, out: &mut Vec<u8>) {
-        out.extend(Header::new(Kind::FollowUpData, id, seq, 0).took(took).to_bytes());
+        out.extend(LampHeader::new(LampKind::FollowUpData, id, seq, 0).took(took).to_bytes());
     }
 
     /// Appends the next report due and returns where to send it, and by which route.
@@ -488,30 +493,31 @@ impl<R: Copy> Server<R> {
     }
 }
 
-impl<R> Session<R> {
+impl<R> LampSession<R> {
     /// Appends the report of session `id`, if one is due.
-    fn report(&mut self, id: u16, stamps: Source, now: Tick, out: &mut Vec<u8>) -> bool {
+    fn report(&mut self, id: u16, stamps: StampSource, now: Tick, out: &mut Vec<u8>) -> bool {
         let Some(tally) = &self.unidirectional else { return false };
         let silence = MIN_SILENCE.max(self.longest + OVERDUE_GRACE);
-        if self.phase == Phase::Open && tally.has_received() && now.steady - self.seen >= silence {
-            self.phase = Phase::Reporting { stopped: false, sent: 0, due: now.steady };
+        if self.phase == OneWayPhase::Open && tally.has_received() && now.steady - self.seen >= silence {
+            self.phase = OneWayPhase::Reporting { stopped: false, sent: 0, due: now.steady };
         }
-        let Phase::Reporting { stopped, sent, due } = self.phase else { return false };
+        let OneWayPhase::Reporting { stopped, sent, due } = self.phase else { return false };
         if now.steady < due {
             return false;
         }
         let text = tally.report(stamps, !stopped).to_string();
         let length = HEADER_LEN + text.len() + 1;
         if sent >= MAX_REPORT_REPEATS || !self.credit.spend(length) {
-            self.phase = Phase::Reported { stopped };
+            self.phase = OneWayPhase::Reported { stopped };
             return false;
         }
         // A NUL at the end is counted: LaTe parses the text without looking at its length.
-        let header = Header::new(Kind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
+        let header = LampHeader::new(LampKind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
         out.extend(header.to_bytes());
         out.extend(text.as_bytes());
         out.push(0);
-        self.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT_INTERVAL };
+        self.phase =
+            OneWayPhase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT_INTERVAL };
         true
     }
 }

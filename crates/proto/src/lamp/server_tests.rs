@@ -1,7 +1,7 @@
 //! What one or several clients receive from a LaMP server over time.
 
 use super::*;
-use crate::lamp::report::Report;
+use crate::lamp::report::LampReport;
 use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
 
@@ -30,29 +30,30 @@ impl Bench {
 
     /// The client proves its address, and opens a session.
     fn open(&mut self, at: i64, mode: u16) {
-        let arrival = Arrival { from: self.from, at: tick(at).wall, ttl: None, traffic_class: None };
+        let arrival = RequestArrival { from: self.from, at: tick(at).wall, ttl: None, traffic_class: None };
         let mut proof = 0;
         for reply in [true, false] {
             let (mut out, init) = (Vec::new(), proof::init(7, 0, mode, proof).to_bytes());
-            assert_eq!(self.server.handle(&init, &arrival, (), tick(at), &mut out), Ok(Reaction::Answer));
+            assert_eq!(self.server.handle(&init, &arrival, (), tick(at), &mut out), Ok(LampReaction::Answer));
             assert_eq!((out.len(), self.server.sessions()), (init.len(), usize::from(!reply)));
-            let ack = Header::parse(&out).unwrap();
-            assert_eq!((ack.kind, proof::of(&ack).is_some()), (Kind::Ack, reply));
+            let ack = LampHeader::parse(&out).unwrap();
+            assert_eq!((ack.kind, proof::of(&ack).is_some()), (LampKind::Ack, reply));
             proof = ack.micros;
         }
     }
 
     /// The client's packet arrives 5 ms after it was sent; returns the kind of the answer, if there is one.
-    fn ask(&mut self, at: i64, kind: Kind, seq: u16, word: u16) -> Option<Kind> {
+    fn ask(&mut self, at: i64, kind: LampKind, seq: u16, word: u16) -> Option<LampKind> {
         let mut out = Vec::new();
-        let packet = Header::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
-        let arrival = Arrival { from: self.from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
+        let packet = LampHeader::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
+        let arrival =
+            RequestArrival { from: self.from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
         let _ = self.server.handle(&packet, &arrival, (), tick(at + 5), &mut out);
-        Header::parse(&out).map(|h| h.kind)
+        LampHeader::parse(&out).map(|h| h.kind)
     }
 
     /// Reports sent until then, with their times, as a driver that follows the timeouts would send them.
-    fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, Report)> {
+    fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, LampReport)> {
         let mut sent = Vec::new();
         let mut now = from;
         while now < to {
@@ -71,12 +72,12 @@ impl Bench {
 
 #[test]
 fn the_first_packet_begins_a_test() {
-    for (mode, kind) in [(1, Kind::Request), (2, Kind::Continue)] {
+    for (mode, kind) in [(1, LampKind::Request), (2, LampKind::Continue)] {
         let mut bench = Bench::new();
         bench.open(0, mode);
         assert_eq!(bench.server.take_begun(), None, "nobody has tested anything yet");
         bench.ask(10, kind, 0, 0);
-        let begun = Begun { id: 7, unidirectional: mode == 2, proven: true };
+        let begun = LampTestStart { id: 7, unidirectional: mode == 2, proven: true };
         assert_eq!(bench.server.take_begun(), Some(begun));
         bench.ask(20, kind, 1, 0);
         assert_eq!(bench.server.take_begun(), None);
@@ -87,14 +88,14 @@ fn the_first_packet_begins_a_test() {
 fn a_delivered_report_is_the_last_word() {
     let mut bench = Bench::new();
     bench.open(0, 2);
-    (0..9).for_each(|k| assert_eq!(bench.ask(100 + 10 * k, Kind::Continue, k as u16, 0), None));
-    bench.ask(190, Kind::Stop, 9, 0);
+    (0..9).for_each(|k| assert_eq!(bench.ask(100 + 10 * k, LampKind::Continue, k as u16, 0), None));
+    bench.ask(190, LampKind::Stop, 9, 0);
     let sent = bench.reports(195, 400);
     assert_eq!(sent.iter().map(|s| s.0).collect::<Vec<_>>(), [195, 395]);
     assert_eq!((sent[0].1.received, sent[0].1.timed_out), (10, false));
-    bench.ask(400, Kind::Ack, 0, 0);
+    bench.ask(400, LampKind::Ack, 0, 0);
     // A late copy changes nothing.
-    bench.ask(450, Kind::Continue, 3, 0);
+    bench.ask(450, LampKind::Continue, 3, 0);
     assert_eq!(bench.reports(450, 300_000), []);
     assert_eq!(bench.server.sessions(), 0, "forgotten in the end");
 }
@@ -103,9 +104,9 @@ fn a_delivered_report_is_the_last_word() {
 fn packets_behind_the_stop_are_in_later_reports() {
     let mut bench = Bench::new();
     bench.open(0, 2);
-    bench.ask(100, Kind::Stop, 2, 0);
+    bench.ask(100, LampKind::Stop, 2, 0);
     assert_eq!(bench.reports(105, 106)[0].1.received, 1);
-    bench.ask(120, Kind::Continue, 1, 0);
+    bench.ask(120, LampKind::Continue, 1, 0);
     assert_eq!(bench.reports(125, 310)[0].1.received, 2);
 }
 
@@ -113,7 +114,7 @@ fn packets_behind_the_stop_are_in_later_reports() {
 fn a_lost_stop_is_reported_before_late_gives_up() {
     let mut bench = Bench::new();
     bench.open(0, 2);
-    (0..9).for_each(|k| assert_eq!(bench.ask(100 + 100 * k, Kind::Continue, k as u16, 0), None));
+    (0..9).for_each(|k| assert_eq!(bench.ask(100 + 100 * k, LampKind::Continue, k as u16, 0), None));
     // The STOP at 1000 is lost; LaTe waits for 5 s from then.
     let sent = bench.reports(1000, 30_000);
     assert!((3900..=4500).contains(&sent[0].0) && sent.len() >= 5, "{sent:?}");
@@ -126,16 +127,16 @@ fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
     bench.open(0, 2);
     for k in 0..5 {
         let at = 20_000 * (i64::from(k) + 1);
-        bench.ask(at, Kind::Continue, k, 0);
+        bench.ask(at, LampKind::Continue, k, 0);
         assert_eq!(bench.reports(at + 5, at + 20_000), [], "20 s between packets");
     }
     // Silence is reported, and what follows counts as well.
     let sent = bench.reports(120_000, 122_000);
     assert!(sent.iter().all(|s| s.1.received == 5 && s.1.timed_out) && !sent.is_empty());
-    bench.ask(122_000, Kind::Ack, 0, 0);
+    bench.ask(122_000, LampKind::Ack, 0, 0);
     assert_eq!(bench.reports(122_010, 130_000), []);
-    bench.ask(130_000, Kind::Continue, 5, 0);
-    bench.ask(130_100, Kind::Stop, 6, 0);
+    bench.ask(130_000, LampKind::Continue, 5, 0);
+    bench.ask(130_100, LampKind::Stop, 6, 0);
     let sent = bench.reports(130_105, 130_106);
     assert_eq!((sent[0].1.received, sent[0].1.timed_out), (7, false));
 }
@@ -146,7 +147,7 @@ fn ping_like_sessions_wait_for_rare_requests() {
     bench.open(0, 1);
     for k in 0..4 {
         bench.reports(60_000 * i64::from(k), 60_000 * i64::from(k + 1));
-        assert_eq!(bench.ask(60_000 * i64::from(k + 1), Kind::Request, k, 0), Some(Kind::Reply));
+        assert_eq!(bench.ask(60_000 * i64::from(k + 1), LampKind::Request, k, 0), Some(LampKind::Reply));
     }
     assert_eq!(bench.reports(240_000, 500_000), []);
     assert_eq!(bench.server.sessions(), 0);
@@ -156,22 +157,22 @@ fn ping_like_sessions_wait_for_rare_requests() {
 fn the_longest_idle_makes_room() {
     let rules = ServerRules { sessions: 3, sessions_per_client: 2, ..ServerRules::default() };
     let mut server = Server::<()>::new(rules, SECRET);
-    let mut send = |host: u8, id: u16, kind: Kind, at: i64| {
+    let mut send = |host: u8, id: u16, kind: LampKind, at: i64| {
         let from = SocketAddr::from(([192, 0, 2, host], 40_000));
-        let arrival = Arrival { from, at: tick(at).wall, ttl: None, traffic_class: None };
-        let packet = Header::new(kind, id, 0, 1).to_bytes();
+        let arrival = RequestArrival { from, at: tick(at).wall, ttl: None, traffic_class: None };
+        let packet = LampHeader::new(kind, id, 0, 1).to_bytes();
         server.handle(&packet, &arrival, (), tick(at), &mut Vec::new())
     };
-    let answered = Ok(Reaction::Answer);
+    let answered = Ok(LampReaction::Answer);
     // A third session of one client ends the first of its own; another client's is nobody's business.
     for (id, at) in [(1, 0), (2, 10), (3, 20)] {
-        assert_eq!(send(1, id, Kind::Init, at), answered);
+        assert_eq!(send(1, id, LampKind::Init, at), answered);
     }
-    assert_eq!(send(1, 1, Kind::RequestTimeless, 30), Err(Silence::NoSession));
-    assert_eq!(send(2, 1, Kind::Init, 40), answered);
-    assert_eq!(send(3, 1, Kind::Init, 50), answered);
-    assert_eq!(send(1, 2, Kind::RequestTimeless, 60), Err(Silence::NoSession));
-    assert_eq!(send(1, 3, Kind::RequestTimeless, 70), answered);
+    assert_eq!(send(1, 1, LampKind::RequestTimeless, 30), Err(Silence::NoSession));
+    assert_eq!(send(2, 1, LampKind::Init, 40), answered);
+    assert_eq!(send(3, 1, LampKind::Init, 50), answered);
+    assert_eq!(send(1, 2, LampKind::RequestTimeless, 60), Err(Silence::NoSession));
+    assert_eq!(send(1, 3, LampKind::RequestTimeless, 70), answered);
     assert_eq!(server.sessions(), 3);
 }
 
@@ -179,29 +180,29 @@ fn the_longest_idle_makes_room() {
 fn reports_go_the_way_the_last_packet_came() {
     let mut server = Server::<u8>::new(ServerRules::default(), SECRET);
     let from = "192.0.2.1:40000".parse().unwrap();
-    let mut ask = |at: i64, header: Header, route: u8| {
-        let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
+    let mut ask = |at: i64, header: LampHeader, route: u8| {
+        let arrival = RequestArrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
         server.handle(&header.to_bytes(), &arrival, route, tick(at), &mut Vec::new()).unwrap();
         server.poll_transmit(tick(at), &mut Vec::new())
     };
     let proof = Prover::new(SECRET).proof(from, 7, tick(0).steady);
     assert_eq!(ask(0, proof::init(7, 0, 2, proof), 1), None);
-    assert_eq!(ask(10, Header::new(Kind::Stop, 7, 0, 0), 2), Some((from, 2)));
+    assert_eq!(ask(10, LampHeader::new(LampKind::Stop, 7, 0, 0), 2), Some((from, 2)));
 }
 
 #[test]
 fn sessions_end_soon_after_their_clients() {
     // Milliseconds of the packets of a test, its kind, and when at the latest it is forgotten.
-    let cases: [(&[i64], Kind, i64); 5] = [
-        (&[], Kind::Request, 120_000),
-        (&[100, 200, 300], Kind::Request, 10_300),
-        (&[10_000, 20_000], Kind::Request, 50_000),
-        (&[100], Kind::EndRequest, 3100),
-        (&[100], Kind::Stop, 6200),
+    let cases: [(&[i64], LampKind, i64); 5] = [
+        (&[], LampKind::Request, 120_000),
+        (&[100, 200, 300], LampKind::Request, 10_300),
+        (&[10_000, 20_000], LampKind::Request, 50_000),
+        (&[100], LampKind::EndRequest, 3100),
+        (&[100], LampKind::Stop, 6200),
     ];
     for (packets, kind, until) in cases {
         let mut bench = Bench::new();
-        bench.open(0, if kind == Kind::Stop { 2 } else { 1 });
+        bench.open(0, if kind == LampKind::Stop { 2 } else { 1 });
         for at in packets {
             bench.reports(*at - 1, *at);
             bench.ask(*at - 5, kind, 0, 0);
@@ -227,10 +228,10 @@ fn forged_sessions_get_no_more_than_they_cost() {
         for k in 0..1000u16 {
             let at = i64::from(k) * 10;
             bench.from.set_port(2000 + k);
-            let data = vec![Kind::Continue; unanswered_data];
-            for kind in [vec![Kind::Init], data, vec![Kind::Stop]].concat() {
+            let data = vec![LampKind::Continue; unanswered_data];
+            for kind in [vec![LampKind::Init], data, vec![LampKind::Stop]].concat() {
                 received = (received.0 + 1, received.1 + HEADER_LEN);
-                let word = if kind == Kind::Init { 2 } else { 0 };
+                let word = if kind == LampKind::Init { 2 } else { 0 };
                 if bench.ask(at, kind, 0, word).is_some() {
                     sent = (sent.0 + 1, sent.1 + HEADER_LEN);
                 }
@@ -250,14 +251,14 @@ fn forged_sessions_get_no_more_than_they_cost() {
 #[test]
 fn late_needs_no_proof_for_round_trips_but_gets_no_follow_up() {
     let mut bench = Bench::new();
-    assert_eq!(bench.ask(0, Kind::Init, 0, 1), Some(Kind::Ack));
+    assert_eq!(bench.ask(0, LampKind::Init, 0, 1), Some(LampKind::Ack));
     let mut out = Vec::new();
-    let control = Header::new(Kind::FollowUpControl, 7, 0, 0).to_bytes();
-    let arrival = Arrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
+    let control = LampHeader::new(LampKind::FollowUpControl, 7, 0, 0).to_bytes();
+    let arrival = RequestArrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
     bench.server.handle(&control, &arrival, (), tick(9), &mut out).unwrap();
-    assert_eq!(FollowUp::from(Header::parse(&out).unwrap().length_or_type), FollowUp::Deny);
+    assert_eq!(LampFollowUp::from(LampHeader::parse(&out).unwrap().length_or_type), LampFollowUp::Deny);
     for k in 0..100 {
-        assert_eq!(bench.ask(10 + i64::from(k), Kind::Request, k, 0), Some(Kind::Reply));
+        assert_eq!(bench.ask(10 + i64::from(k), LampKind::Request, k, 0), Some(LampKind::Reply));
     }
 }
 
@@ -271,14 +272,14 @@ fn clients_in_a_trusted_network_need_no_proof() {
     {
         bench.from = host.parse().unwrap();
         // A unidirectional test begins at once only with trust.
-        assert_eq!(bench.ask(0, Kind::Init, 0, 2).is_some(), granted, "{host}");
-        bench.ask(0, Kind::Init, 0, 1);
+        assert_eq!(bench.ask(0, LampKind::Init, 0, 2).is_some(), granted, "{host}");
+        bench.ask(0, LampKind::Init, 0, 1);
         let mut out = Vec::new();
-        let control = Header::new(Kind::FollowUpControl, 7, 0, 0).to_bytes();
-        let arrival = Arrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
+        let control = LampHeader::new(LampKind::FollowUpControl, 7, 0, 0).to_bytes();
+        let arrival = RequestArrival { from: bench.from, at: tick(9).wall, ttl: None, traffic_class: None };
         bench.server.handle(&control, &arrival, (), tick(9), &mut out).unwrap();
-        let word = FollowUp::from(Header::parse(&out).unwrap().length_or_type);
-        assert_eq!(word == FollowUp::Accept, granted, "{host}");
+        let word = LampFollowUp::from(LampHeader::parse(&out).unwrap().length_or_type);
+        assert_eq!(word == LampFollowUp::Accept, granted, "{host}");
     }
 }
 
@@ -287,10 +288,11 @@ fn clients_in_a_trusted_network_need_no_proof() {
 fn late_gets_its_report_for_what_it_sent() {
     for packets in [1, 2, 5, 100] {
         let mut bench = Bench::new();
-        let acknowledged = (0..30).find(|k| bench.ask(100 * k, Kind::Init, *k as u16, 2).is_some()).unwrap();
+        let acknowledged =
+            (0..30).find(|k| bench.ask(100 * k, LampKind::Init, *k as u16, 2).is_some()).unwrap();
         assert_eq!(acknowledged, 4);
         for k in 0..packets {
-            let kind = if k == packets - 1 { Kind::Stop } else { Kind::Continue };
+            let kind = if k == packets - 1 { LampKind::Stop } else { LampKind::Continue };
             bench.ask(600 + k, kind, k as u16, 0);
         }
         let sent = bench.reports(1000, 10_000);
@@ -303,31 +305,31 @@ fn late_gets_its_report_for_what_it_sent() {
 fn forged_inits_disturb_no_proven_session() {
     let mut bench = Bench::new();
     bench.open(0, 2);
-    bench.ask(10, Kind::Continue, 0, 0);
+    bench.ask(10, LampKind::Continue, 0, 0);
     // A wrong proof gets the right one, at the address that is claimed; a proof of long ago as well.
     for (at, wrong) in [(20, 1), (30_000, Prover::new(SECRET).proof(bench.from, 7, tick(0).steady))] {
-        let arrival = Arrival { from: bench.from, at: tick(at).wall, ttl: None, traffic_class: None };
+        let arrival = RequestArrival { from: bench.from, at: tick(at).wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
         bench
             .server
             .handle(&proof::init(7, 0, 1, wrong).to_bytes(), &arrival, (), tick(at), &mut out)
             .unwrap();
         let right = Prover::new(SECRET).proof(bench.from, 7, tick(at).steady);
-        assert_eq!(proof::of(&Header::parse(&out).unwrap()), Some(right));
+        assert_eq!(proof::of(&LampHeader::parse(&out).unwrap()), Some(right));
     }
-    assert_eq!(bench.ask(30, Kind::Init, 0, 1), None);
-    bench.ask(40, Kind::Stop, 1, 0);
+    assert_eq!(bench.ask(30, LampKind::Init, 0, 1), None);
+    bench.ask(40, LampKind::Stop, 1, 0);
     assert_eq!(bench.reports(45, 46)[0].1.received, 2);
 }
 
 /// Kinds of packets with their length or type, mostly of unidirectional tests.
-fn kinds() -> impl Strategy<Value = (Kind, u16)> {
-    let any = proptest::sample::select(&Kind::ALL[..]);
+fn kinds() -> impl Strategy<Value = (LampKind, u16)> {
+    let any = proptest::sample::select(&LampKind::ALL[..]);
     prop_oneof![
-        3 => Just((Kind::Init, 2)),
-        1 => Just((Kind::Init, 1)),
-        3 => Just((Kind::Continue, 0)),
-        3 => Just((Kind::Stop, 0)),
+        3 => Just((LampKind::Init, 2)),
+        1 => Just((LampKind::Init, 1)),
+        3 => Just((LampKind::Continue, 0)),
+        3 => Just((LampKind::Stop, 0)),
         3 => (any, 0u16..4),
     ]
 }
@@ -353,22 +355,22 @@ proptest! {
         let mut now = 0;
         for (wait, host, id, (kind, word), port, payload, proof) in steps {
             now += wait;
-            let header = Header::new(kind, id, 0, word);
+            let header = LampHeader::new(kind, id, 0, word);
             let header = match proof {
                 0 => header,
                 1 => header.at(tick(now).wall),
-                wrong => Header { micros: wrong, ..proof::init(id, 0, word, wrong) },
+                wrong => LampHeader { micros: wrong, ..proof::init(id, 0, word, wrong) },
             };
             let mut packet = header.to_bytes().to_vec();
             packet.resize(HEADER_LEN + payload, 0);
             let from = SocketAddr::from(([192, 0, 2, host], 40_000 + port));
-            let arrival = Arrival { from, at: tick(now).wall, ttl: None, traffic_class: None };
+            let arrival = RequestArrival { from, at: tick(now).wall, ttl: None, traffic_class: None };
             let account = &mut balance[usize::from(host)];
             *account = (account.0 + 1, account.1 + packet.len() as i64);
             let mut out = Vec::new();
             let reaction = server.handle(&packet, &arrival, (), tick(now), &mut out);
             prop_assert!(out.len() <= packet.len());
-            prop_assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))));
+            prop_assert!(!matches!(reaction, Ok(LampReaction::AnswerAndFollow(_))));
             if !out.is_empty() {
                 *account = (account.0 - 1, account.1 - out.len() as i64);
             }
@@ -402,13 +404,13 @@ fn the_agenda_is_as_long_as_the_list_of_sessions() {
     };
     for at in 0..4 {
         for from in (0..SESSIONS).map(host) {
-            let arrival = Arrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
-            let kind = [Kind::Init, Kind::Continue, Kind::Stop, Kind::Ack][at as usize];
+            let arrival = RequestArrival { from, at: tick(at + 5).wall, ttl: None, traffic_class: None };
+            let kind = [LampKind::Init, LampKind::Continue, LampKind::Stop, LampKind::Ack][at as usize];
             let proof = || server.prover.proof(from, 7, tick(at).steady);
             let header = if at == 0 {
                 proof::init(7, 0, 2, proof())
             } else {
-                Header::new(kind, 7, at as u16, 0).at(tick(at).wall)
+                LampHeader::new(kind, 7, at as u16, 0).at(tick(at).wall)
             };
             server.handle(&header.to_bytes(), &arrival, (), tick(at), &mut Vec::new()).unwrap();
         }

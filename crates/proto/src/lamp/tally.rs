@@ -1,15 +1,15 @@
-//! [`Tally`]: a server's statistics of a unidirectional session.
+//! [`LampTally`]: a server's statistics of a unidirectional session.
 
-use crate::lamp::report::Report;
+use crate::lamp::report::LampReport;
 use jitlat_core::Span;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 
 /// Sequence numbers remembered to recognise duplicates.
-const WINDOW: usize = 4096;
+const DUPLICATE_WINDOW: usize = 4096;
 
 /// Latencies, order and duplicates of the packets of one session.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct LampTally {
     received: u64,
     good: u64,
     min: i64,
@@ -20,12 +20,12 @@ pub(super) struct Tally {
     errors: u64,
     duplicates: u64,
     highest: Option<i64>,
-    recent: [u64; WINDOW / 64],
+    recent: [u64; DUPLICATE_WINDOW / 64],
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally {
+impl LampTally {
+    pub(super) fn new() -> LampTally {
+        LampTally {
             received: 0,
             good: 0,
             min: i64::MAX,
@@ -36,7 +36,7 @@ impl Tally {
             errors: 0,
             duplicates: 0,
             highest: None,
-            recent: [0; WINDOW / 64],
+            recent: [0; DUPLICATE_WINDOW / 64],
         }
     }
 
@@ -77,12 +77,12 @@ impl Tally {
     /// Whether `number` was noted before, within the window; notes it.
     fn repeated(&mut self, number: i64) -> bool {
         let highest = self.highest.unwrap_or(number - 1);
-        if number <= highest - WINDOW as i64 {
+        if number <= highest - DUPLICATE_WINDOW as i64 {
             return false;
         }
-        let bit = |n: i64| (n.rem_euclid(WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
+        let bit = |n: i64| (n.rem_euclid(DUPLICATE_WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
         // Numbers skipped now were not seen in this turn of the window.
-        let mut n = (highest + 1).max(number - WINDOW as i64 + 1);
+        let mut n = (highest + 1).max(number - DUPLICATE_WINDOW as i64 + 1);
         while n <= number {
             let (word, mask) = bit(n);
             let whole = mask == 1 && n + 63 <= number;
@@ -96,9 +96,9 @@ impl Tally {
     }
 
     /// The report so far.
-    pub(super) fn report(&self, stamps: Source, timed_out: bool) -> Report {
+    pub(super) fn report(&self, stamps: StampSource, timed_out: bool) -> LampReport {
         let highest = self.highest.filter(|_| self.received > 0);
-        Report {
+        LampReport {
             min_us: (self.good > 0).then_some(self.min as u64),
             mean_us: self.mean,
             max_us: self.max as u64,
@@ -125,8 +125,8 @@ mod tests {
         Some(Span(us * 1000))
     }
 
-    fn tally(packets: &[(u16, Option<Span>)]) -> Tally {
-        let mut tally = Tally::new();
+    fn tally(packets: &[(u16, Option<Span>)]) -> LampTally {
+        let mut tally = LampTally::new();
         packets.iter().for_each(|(seq, latency)| tally.note(*seq, *latency));
         tally
     }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn latencies_of_the_packets_that_have_one() {
         let tally = tally(&[(0, us(100)), (1, us(300)), (2, None), (3, us(0)), (4, us(-5)), (5, us(140))]);
-        let report = tally.report(Source::Kernel, false);
+        let report = tally.report(StampSource::Kernel, false);
         assert_eq!((report.min_us, report.max_us, report.mean_us), (Some(100), 300, 180.0));
         // (80² + 120² + 40²) / 2
         assert!((report.variance_us2 - 11_200.0).abs() < 1e-6, "{}", report.variance_us2);
@@ -147,26 +147,26 @@ mod tests {
 
     #[test]
     fn a_latency_is_cut_to_microseconds_and_one_alone_has_no_variance() {
-        let report = tally(&[(7, Some(Span(1999)))]).report(Source::User, true);
+        let report = tally(&[(7, Some(Span(1999)))]).report(StampSource::User, true);
         assert_eq!((report.min_us, report.max_us, report.variance_us2), (Some(1), 1, 0.0));
-        let none = tally(&[(7, Some(Span(999)))]).report(Source::User, true);
+        let none = tally(&[(7, Some(Span(999)))]).report(StampSource::User, true);
         assert_eq!((none.min_us, none.errors, none.timed_out), (None, 1, true));
-        assert!(!Tally::new().has_received() && tally(&[(7, None)]).has_received());
-        assert_eq!(Tally::new().report(Source::User, true).highest_seq, None);
+        assert!(!LampTally::new().has_received() && tally(&[(7, None)]).has_received());
+        assert_eq!(LampTally::new().report(StampSource::User, true).highest_seq, None);
     }
 
     #[test]
     fn order_and_copies_also_over_a_wrap() {
         let seqs = [65_533, 65_535, 65_534, 0, 0, 65_535, 2, 1, 2, 65_533];
         let tally = tally(&seqs.map(|seq| (seq, us(1))));
-        let report = tally.report(Source::User, false);
+        let report = tally.report(StampSource::User, false);
         assert_eq!((report.received, report.out_of_order, report.duplicates), (6, 2, Some(4)));
         assert_eq!((report.highest_seq, report.wraps), (Some(2), 1));
     }
 
     #[test]
     fn what_is_older_than_the_window_cannot_be_known_again() {
-        let window = WINDOW as u16;
+        let window = DUPLICATE_WINDOW as u16;
         let copies = |seqs: &[u16]| {
             let packets: Vec<_> = seqs.iter().map(|seq| (*seq, us(1))).collect();
             tally(&packets).duplicates
@@ -191,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn as_a_set_of_all_numbers_has_it(steps in prop::collection::vec((-40i64..120, 1i64..1000), 1..400)) {
-            let (mut tally, mut seen, mut next) = (Tally::new(), HashSet::new(), 1000i64);
+            let (mut tally, mut seen, mut next) = (LampTally::new(), HashSet::new(), 1000i64);
             let (mut highest, mut late, mut copies) = (None::<i64>, 0, 0);
             for (step, latency) in steps {
                 let number = (next + step).max(0);

@@ -15,7 +15,7 @@ fn every_captured_packet_decodes_and_re_encodes() {
         let [_, _, _, _, name, id, seq, code, seconds, micros, length, hex] = f[..] else { panic!("{line}") };
         let (hex, whole) = hex.strip_suffix("...").map_or((hex, true), |h| (h, false));
         let bytes = unhex(hex);
-        let header = Header::parse(&bytes).unwrap_or_else(|| panic!("{line}"));
+        let header = LampHeader::parse(&bytes).unwrap_or_else(|| panic!("{line}"));
         let code = u16::from_str_radix(&code[2..], 16).unwrap();
         assert_eq!((header.id, header.seq), (id.parse().unwrap(), seq.parse().unwrap()), "{line}");
         assert_eq!(header.length_or_type, code, "{line}");
@@ -31,9 +31,9 @@ fn every_captured_packet_decodes_and_re_encodes() {
         let mut again = header.to_bytes().to_vec();
         let length: usize = length.parse().unwrap();
         match header.kind {
-            Kind::Report => {
+            LampKind::Report => {
                 let text = std::str::from_utf8(&bytes[HEADER_LEN..]).unwrap();
-                again.extend(text.parse::<Report>().unwrap().to_string().bytes());
+                again.extend(text.parse::<LampReport>().unwrap().to_string().bytes());
             }
             _ => push_payload(&mut again, length - HEADER_LEN),
         }

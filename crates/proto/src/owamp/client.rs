@@ -2,15 +2,15 @@
 //! server received.
 
 use super::fetch::{DataReader, Unusable};
-use super::message::{Fetch, SentSummary, Slot};
-use super::running::{BadStop, Received, Running, Side};
+use super::message::{FetchSession, ScheduleSlot, SentSummary};
+use super::running::{BadStop, PeerSummary, RunningSessions, TestSide};
 use super::sender::END_DELAY;
 use super::session::{SessionData, TestSession};
-pub use crate::amp::Failure;
-use crate::amp::connection::Wanted;
-use crate::amp::message::{AcceptSession, Request, SHORT_LEN, command, write_start};
+pub use crate::amp::AmpFailure;
+use crate::amp::connection::ConnectRequest;
+use crate::amp::message::{AcceptSession, RequestSession, SHORT_LEN, command, write_start};
 use crate::amp::setup::SetUp;
-use crate::amp::{Accept, Connection, Mode, Sid, Step, TestKeys};
+use crate::amp::{AcceptCode, AmpConnection, AmpStep, SecurityMode, Sid, TestKeys};
 use crate::machine::{Machine, Tick};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
@@ -20,13 +20,13 @@ use std::collections::VecDeque;
 /// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
 const MAX_UNREAD: usize = 8 << 20;
 /// Beyond its schedule, how long a test may last.
-const SLACK: Span = Span::seconds(60);
+const MAX_OVERRUN: Span = Span::seconds(60);
 /// The default timeout of a session, in addition to the time that the set-up took: as in owping.
 const LOSS_TIMEOUT: Span = Span::seconds(2);
 
 /// A session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct OwampSessionSpec {
     /// Up: this end sends. Down: it receives.
     pub direction: Direction,
     /// Address of this end's packets.
@@ -36,7 +36,7 @@ pub struct Wish {
     /// Number of packets.
     pub packets: u32,
     /// How they are spaced.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<ScheduleSlot>,
     /// Bytes behind the fields of a test packet.
     pub padding: u32,
     /// When a packet counts as lost; `None` = two seconds more than the set-up took.
@@ -47,22 +47,22 @@ pub struct Wish {
 
 /// What a client is to do.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct OwampOptions {
     /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
     /// authenticated; without one open.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
     /// Sessions to ask for, on one connection, all with the same start. What the server received in them is fetched.
-    pub sessions: Vec<Wish>,
+    pub sessions: Vec<OwampSessionSpec>,
     /// How long after the requests the sessions start, beside a round trip for each message in between.
     pub lead: Span,
     /// Data to fetch of sessions that ended before.
-    pub fetches: Vec<Fetch>,
+    pub fetches: Vec<FetchSession>,
     /// Most records of one of those that are read.
     pub most_records: usize,
     /// How long the server may take for each step.
-    pub patience: Span,
+    pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
     /// Random bytes for the identifiers of sessions that this end receives; the n-th identifier is their sum with n.
@@ -71,7 +71,7 @@ pub struct Config {
 
 /// An input of a client.
 #[derive(Clone, Debug)]
-pub enum Input<'a> {
+pub enum OwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
@@ -80,7 +80,7 @@ pub enum Input<'a> {
     Start,
     /// An end of a session has nothing more to send, or to wait for.
     Complete(Sid),
-    /// A sender has ended, as [`Event::StopSending`] asked.
+    /// A sender has ended, as [`OwampClientEvent::StopSending`] asked.
     Sent(SentSummary),
     /// End the test early, and fetch the results so far.
     Stop,
@@ -88,7 +88,7 @@ pub enum Input<'a> {
 
 /// A granted session.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct OwampGrant {
     /// Index of the request.
     pub index: usize,
     /// The session as granted.
@@ -101,35 +101,35 @@ pub struct Granted {
 
 /// A report or a request of a client.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum OwampClientEvent {
     /// The connection is set up in this mode.
-    Mode(Mode),
+    Mode(SecurityMode),
     /// A session is granted: its packets may come from now on.
-    Granted(Box<Granted>),
-    /// All are granted: [`Input::Start`] begins.
+    Granted(Box<OwampGrant>),
+    /// All are granted: [`OwampClientInput::Start`] begins.
     Ready,
     /// The sessions begin, each by its schedule.
     Started,
-    /// End all sending; answer with [`Input::Sent`] for each sender.
+    /// End all sending; answer with [`OwampClientInput::Sent`] for each sender.
     StopSending,
     /// A session of which this end was the receiver is stopped: finish it.
-    Received(Received),
+    Received(PeerSummary),
     /// The records of a session, or why they are not available.
     Fetched(Sid, Box<Result<SessionData, Unusable>>),
     /// The conversation ended normally; the connection may be closed.
     Over,
     /// It failed; the connection is to be closed.
-    Failed(Failure),
+    Failed(AmpFailure),
 }
 
 #[derive(Debug)]
-enum State {
+enum OwampClientState {
     Greeting,
     SetUp,
     Request,
     Granted,
     Start,
-    Running(Running),
+    Running(RunningSessions),
     Fetch(DataReader),
     Over,
 }
@@ -137,10 +137,10 @@ enum State {
 /// One control conversation.
 #[derive(Debug)]
 pub struct Client {
-    config: Config,
-    state: State,
+    config: OwampOptions,
+    state: OwampClientState,
     deadline: SteadyTime,
-    connection: Connection,
+    connection: AmpConnection,
     set_up: Option<SetUp>,
     /// When Set-Up-Response was sent, and how long its answer took.
     set_up_said: SteadyTime,
@@ -153,20 +153,20 @@ pub struct Client {
     say_start: bool,
     /// Whether the test should end as soon as it has begun.
     stop: bool,
-    fetches: VecDeque<(Fetch, usize)>,
-    say_fetch: Option<Fetch>,
-    events: VecDeque<Event>,
+    fetches: VecDeque<(FetchSession, usize)>,
+    say_fetch: Option<FetchSession>,
+    events: VecDeque<OwampClientEvent>,
 }
 
 impl Client {
     /// A client whose connection is open since `now`.
-    pub fn new(config: Config, now: Tick) -> Client {
+    pub fn new(config: OwampOptions, now: Tick) -> Client {
         let fetches = config.fetches.iter().map(|fetch| (*fetch, config.most_records)).collect();
         Client {
-            deadline: now.steady + config.patience,
+            deadline: now.steady + config.step_timeout,
             config,
-            state: State::Greeting,
-            connection: Connection::default(),
+            state: OwampClientState::Greeting,
+            connection: AmpConnection::default(),
             set_up: None,
             set_up_said: now.steady,
             round_trip: Span::ZERO,
@@ -181,39 +181,39 @@ impl Client {
         }
     }
 
-    fn step(&self) -> Option<Step> {
+    fn step(&self) -> Option<AmpStep> {
         Some(match &self.state {
-            State::Greeting => Step::Greeting,
-            State::SetUp => Step::SetUp,
-            State::Request => Step::Request,
-            State::Granted => Step::Granted,
-            State::Start => Step::Start,
-            State::Running(running) if running.has_said() => Step::Stop,
-            State::Running(_) => Step::Running,
-            State::Fetch(_) => Step::Fetch,
-            State::Over => return None,
+            OwampClientState::Greeting => AmpStep::Greeting,
+            OwampClientState::SetUp => AmpStep::SetUp,
+            OwampClientState::Request => AmpStep::Request,
+            OwampClientState::Granted => AmpStep::Granted,
+            OwampClientState::Start => AmpStep::Start,
+            OwampClientState::Running(running) if running.has_sent_stop() => AmpStep::Stop,
+            OwampClientState::Running(_) => AmpStep::Running,
+            OwampClientState::Fetch(_) => AmpStep::Fetch,
+            OwampClientState::Over => return None,
         })
     }
 
-    fn enter(&mut self, state: State, now: Tick) {
+    fn enter(&mut self, state: OwampClientState, now: Tick) {
         self.state = state;
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.step_timeout;
     }
 
-    fn over(&mut self, event: Event) {
-        self.state = State::Over;
+    fn over(&mut self, event: OwampClientEvent) {
+        self.state = OwampClientState::Over;
         self.events.push_back(event);
     }
 
     /// Reads one message, if it is complete. `Ok(false)`: not yet.
-    fn advance(&mut self, now: Tick) -> Result<bool, Failure> {
+    fn advance(&mut self, now: Tick) -> Result<bool, AmpFailure> {
         let Some(step) = self.step() else { return Ok(false) };
         let incoming = &mut self.connection.incoming;
         match &mut self.state {
-            State::Greeting => {
-                let wanted = Wanted {
+            OwampClientState::Greeting => {
+                let wanted = ConnectRequest {
                     mode: self.config.mode,
-                    keyed: &[Mode::Encrypted, Mode::Authenticated],
+                    keyed: &[SecurityMode::Encrypted, SecurityMode::Authenticated],
                     user: self.config.user.as_ref(),
                     random: &self.config.random,
                 };
@@ -221,92 +221,97 @@ impl Client {
                 if self.set_up.is_none() {
                     return Ok(false);
                 }
-                self.enter(State::SetUp, now);
+                self.enter(OwampClientState::SetUp, now);
             }
-            State::SetUp => {
+            OwampClientState::SetUp => {
                 if !self.connection.read_server_start()? {
                     return Ok(false);
                 }
                 self.round_trip = now.steady - self.set_up_said;
-                self.events.push_back(Event::Mode(self.connection.mode()));
+                self.events.push_back(OwampClientEvent::Mode(self.connection.mode()));
                 if self.config.sessions.is_empty() {
                     self.fetch_next(now);
                 } else {
-                    self.enter(State::Request, now);
+                    self.enter(OwampClientState::Request, now);
                 }
             }
-            State::Request => {
+            OwampClientState::Request => {
                 let Some(message) = incoming.take_signed(AcceptSession::LEN) else { return Ok(false) };
-                let bytes = message.map_err(|_| Failure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| Failure::Unasked(step))?;
-                let session = self.asked.take().ok_or(Failure::Unasked(step))?;
+                let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+                let session = self.asked.take().ok_or(AmpFailure::Unasked(step))?;
                 self.grant(session, &answer)?;
                 if self.granted.len() == self.config.sessions.len() {
-                    self.events.push_back(Event::Ready);
-                    self.enter(State::Granted, now);
+                    self.events.push_back(OwampClientEvent::Ready);
+                    self.enter(OwampClientState::Granted, now);
                     // The caller decides when, but within a limit.
                     self.deadline = now.steady + self.longest(now.wall);
                 } else {
-                    self.enter(State::Request, now);
+                    self.enter(OwampClientState::Request, now);
                 }
             }
-            State::Start => {
+            OwampClientState::Start => {
                 let Some(message) = incoming.take_signed(SHORT_LEN) else { return Ok(false) };
-                let bytes = message.map_err(|_| Failure::Forged(step))?;
-                let accept = bytes.first().map_or(Accept::Failure, |b| Accept::from(*b));
-                if accept != Accept::Ok {
-                    return Err(Failure::Refused { step, accept });
+                let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
+                let accept = bytes.first().map_or(AcceptCode::Failure, |b| AcceptCode::from(*b));
+                if accept != AcceptCode::Ok {
+                    return Err(AmpFailure::Refused { step, accept });
                 }
-                self.events.push_back(Event::Started);
-                self.state = State::Running(Running::new(Side::Client, self.granted.iter()));
+                self.events.push_back(OwampClientEvent::Started);
+                self.state =
+                    OwampClientState::Running(RunningSessions::new(TestSide::Client, self.granted.iter()));
                 self.deadline = now.steady + self.longest(now.wall);
                 if self.stop {
                     self.stop_sending();
                 }
             }
-            State::Running(running) => {
+            OwampClientState::Running(running) => {
                 match incoming.first() {
                     Some(command::STOP) if !running.has_peer_stopped() => {}
                     None => return Ok(false),
-                    Some(_) => return Err(Failure::Unasked(step)),
+                    Some(_) => return Err(AmpFailure::Unasked(step)),
                 }
                 if running.begin_peer_stop(now.wall) {
-                    self.deadline = now.steady + self.config.patience;
+                    self.deadline = now.steady + self.config.step_timeout;
                     if running.stop() {
-                        self.events.push_back(Event::StopSending);
+                        self.events.push_back(OwampClientEvent::StopSending);
                     }
                 }
                 let received = running.read(incoming).map_err(|bad| match bad {
-                    BadStop::Forged => Failure::Forged(step),
-                    BadStop::Senseless => Failure::Unasked(step),
+                    BadStop::Forged => AmpFailure::Forged(step),
+                    BadStop::Senseless => AmpFailure::Unasked(step),
                 })?;
                 let Some(received) = received else { return Ok(false) };
-                self.events.extend(received.into_iter().map(Event::Received));
+                self.events.extend(received.into_iter().map(OwampClientEvent::Received));
                 self.end_test(now);
             }
-            State::Fetch(reader) => {
+            OwampClientState::Fetch(reader) => {
                 let sid = reader.sid();
                 let before = incoming.len();
                 let read = reader.poll(incoming);
                 if incoming.len() < before {
-                    self.deadline = now.steady + self.config.patience;
+                    self.deadline = now.steady + self.config.step_timeout;
                 }
                 match read {
                     Ok(None) => return Ok(false),
-                    Err(Unusable::Forged) => return Err(Failure::Forged(step)),
-                    Err(Unusable::Other | Unusable::TooMany) => return Err(Failure::Unasked(step)),
-                    Ok(Some(data)) => self.events.push_back(Event::Fetched(sid, Box::new(Ok(data)))),
-                    Err(refused) => self.events.push_back(Event::Fetched(sid, Box::new(Err(refused)))),
+                    Err(Unusable::Forged) => return Err(AmpFailure::Forged(step)),
+                    Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unasked(step)),
+                    Ok(Some(data)) => {
+                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Ok(data))));
+                    }
+                    Err(refused) => {
+                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Err(refused))));
+                    }
                 }
                 self.fetch_next(now);
             }
-            State::Granted => {
+            OwampClientState::Granted => {
                 if incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(Failure::Unasked(step));
+                return Err(AmpFailure::Unasked(step));
             }
-            State::Over => return Ok(false),
+            OwampClientState::Over => return Ok(false),
         }
         Ok(true)
     }
@@ -315,30 +320,30 @@ impl Client {
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
-        wait.max(Span::ZERO) + longest + END_DELAY + SLACK
+        wait.max(Span::ZERO) + longest + END_DELAY + MAX_OVERRUN
     }
 
-    fn grant(&mut self, mut session: TestSession, answer: &AcceptSession) -> Result<(), Failure> {
+    fn grant(&mut self, mut session: TestSession, answer: &AcceptSession) -> Result<(), AmpFailure> {
         match answer.accept {
-            Accept::Ok if answer.port == 0 => return Err(Failure::NoPort),
-            Accept::Ok => {}
-            accept => return Err(Failure::Refused { step: Step::Request, accept }),
+            AcceptCode::Ok if answer.port == 0 => return Err(AmpFailure::NoPort),
+            AcceptCode::Ok => {}
+            accept => return Err(AmpFailure::Refused { step: AmpStep::Request, accept }),
         }
         let index = self.granted.len();
         session = session.with_server_port(answer.port);
         if session.direction() == Some(Direction::Up) {
             session.request.sid = answer.sid;
             let most = (session.request.packets as usize).saturating_mul(2).saturating_add(1024);
-            self.fetches.push_back((Fetch::whole(answer.sid), most));
+            self.fetches.push_back((FetchSession::whole(answer.sid), most));
         }
         let far = SocketAddr::new(self.config.sessions[index].far, answer.port);
         let keys = self.connection.test_keys(&session.sid());
         self.granted.push(session.clone());
-        self.events.push_back(Event::Granted(Box::new(Granted { index, session, far, keys })));
+        self.events.push_back(OwampClientEvent::Granted(Box::new(OwampGrant { index, session, far, keys })));
         Ok(())
     }
 
-    fn request(&mut self, wish: &Wish, now: Tick) -> TestSession {
+    fn request(&mut self, wish: &OwampSessionSpec, now: Tick) -> TestSession {
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
@@ -351,7 +356,7 @@ impl Client {
                 (far, wish.near, Sid::new(wish.near.ip(), NtpTime::from(now.wall), count.to_be_bytes()))
             }
         };
-        let request = Request {
+        let request = RequestSession {
             command: command::REQUEST_SESSION,
             version: if wish.far.is_ipv6() { 6 } else { 4 },
             conf_sender: (wish.direction == Direction::Down).into(),
@@ -373,7 +378,7 @@ impl Client {
 
     /// The test ends once both sides have said Stop-Sessions.
     fn end_test(&mut self, now: Tick) {
-        let State::Running(running) = &self.state else { return };
+        let OwampClientState::Running(running) = &self.state else { return };
         if running.is_over() {
             self.fetch_next(now);
         }
@@ -383,67 +388,67 @@ impl Client {
         match self.fetches.pop_front() {
             Some((fetch, most_records)) => {
                 self.say_fetch = Some(fetch);
-                self.enter(State::Fetch(DataReader::new(fetch.sid, most_records)), now);
+                self.enter(OwampClientState::Fetch(DataReader::new(fetch.sid, most_records)), now);
             }
-            None => self.over(Event::Over),
+            None => self.over(OwampClientEvent::Over),
         }
     }
 
     fn stop_sending(&mut self) {
-        if let State::Running(running) = &mut self.state
+        if let OwampClientState::Running(running) = &mut self.state
             && running.stop()
         {
-            self.events.push_back(Event::StopSending);
+            self.events.push_back(OwampClientEvent::StopSending);
         }
     }
 }
 
 impl Machine for Client {
-    type Input<'a> = Input<'a>;
-    type Event = Event;
+    type Input<'a> = OwampClientInput<'a>;
+    type Event = OwampClientEvent;
 
-    fn handle(&mut self, now: Tick, input: Input<'_>) {
+    fn handle(&mut self, now: Tick, input: OwampClientInput<'_>) {
         let Some(step) = self.step() else { return };
         match input {
-            Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
-            Input::Closed => return self.over(Event::Failed(Failure::Closed(step))),
-            Input::Start => {
-                if step == Step::Granted {
+            OwampClientInput::Bytes(bytes) => self.connection.incoming.feed(bytes),
+            OwampClientInput::Closed => return self.over(OwampClientEvent::Failed(AmpFailure::Closed(step))),
+            OwampClientInput::Start => {
+                if step == AmpStep::Granted {
                     self.say_start = true;
-                    self.enter(State::Start, now);
+                    self.enter(OwampClientState::Start, now);
                 }
             }
-            Input::Complete(sid) => {
-                if let State::Running(running) = &mut self.state
+            OwampClientInput::Complete(sid) => {
+                if let OwampClientState::Running(running) = &mut self.state
                     && running.complete(sid)
                 {
-                    self.events.push_back(Event::StopSending);
+                    self.events.push_back(OwampClientEvent::StopSending);
                 }
             }
-            Input::Sent(summary) => {
-                if let State::Running(running) = &mut self.state {
+            OwampClientInput::Sent(summary) => {
+                if let OwampClientState::Running(running) = &mut self.state {
                     running.sent(summary);
                 }
             }
-            Input::Stop => match self.state {
-                State::Running(_) => self.stop_sending(),
-                State::Start => self.stop = true,
-                State::Fetch(_) => {}
+            OwampClientInput::Stop => match self.state {
+                OwampClientState::Running(_) => self.stop_sending(),
+                OwampClientState::Start => self.stop = true,
+                OwampClientState::Fetch(_) => {}
                 // Nothing runs: there is nothing to send.
-                _ => return self.over(Event::Over),
+                _ => return self.over(OwampClientEvent::Over),
             },
         }
         loop {
             match self.advance(now) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(failure) => return self.over(Event::Failed(failure)),
+                Err(failure) => return self.over(OwampClientEvent::Failed(failure)),
             }
         }
         if self.connection.incoming.len() > MAX_UNREAD
             && let Some(step) = self.step()
         {
-            self.over(Event::Failed(Failure::Unasked(step)));
+            self.over(OwampClientEvent::Failed(AmpFailure::Unasked(step)));
         }
     }
 
@@ -451,7 +456,7 @@ impl Machine for Client {
         if let Some(step) = self.step()
             && now.steady >= self.deadline
         {
-            self.over(Event::Failed(Failure::Silent(step)));
+            self.over(OwampClientEvent::Failed(AmpFailure::Silent(step)));
         }
     }
 
@@ -461,10 +466,10 @@ impl Machine for Client {
             set_up.write(out);
             return true;
         }
-        let mut message = Vec::with_capacity(Request::LEN);
+        let mut message = Vec::with_capacity(RequestSession::LEN);
         match &mut self.state {
             // One at a time: some servers read only one request.
-            State::Request if self.asked.is_none() => {
+            OwampClientState::Request if self.asked.is_none() => {
                 let Some(wish) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
                 let session = self.request(&wish, now);
                 session.request.write(&mut message);
@@ -473,14 +478,14 @@ impl Machine for Client {
                 session.slots.iter().for_each(|slot| slot.write(&mut message));
                 self.asked = Some(session);
             }
-            State::Start if core::mem::take(&mut self.say_start) => write_start(&mut message),
-            State::Running(running) => {
+            OwampClientState::Start if core::mem::take(&mut self.say_start) => write_start(&mut message),
+            OwampClientState::Running(running) => {
                 let Some(stop) = running.poll_stop() else { return false };
                 stop.write(&mut message);
-                self.deadline = now.steady + self.config.patience;
+                self.deadline = now.steady + self.config.step_timeout;
                 self.end_test(now);
             }
-            State::Fetch(_) => {
+            OwampClientState::Fetch(_) => {
                 let Some(fetch) = self.say_fetch.take() else { return false };
                 fetch.write(&mut message);
             }
@@ -494,7 +499,7 @@ impl Machine for Client {
         self.step().map(|_| self.deadline)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<OwampClientEvent> {
         self.events.pop_front()
     }
 }

@@ -1,28 +1,33 @@
 //! The data after an accepting Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges, records.
 
-use super::message::{DataRecord, Fetch, FetchAck, Finished, SkipRange, Slot, pad, padded};
+use super::message::{
+    DataRecord, FetchAck, FetchSession, ScheduleSlot, SessionFinish, SkipRange, pad, padded,
+};
 use super::session::{SessionData, TestSession};
-use crate::amp::crypto::{BLOCK, Incoming, Outgoing};
-use crate::amp::message::Request;
-use crate::amp::{Accept, Sid};
+use crate::amp::crypto::{BLOCK, IncomingBytes, OutgoingBytes};
+use crate::amp::message::RequestSession;
+use crate::amp::{AcceptCode, Sid};
 use std::sync::Arc;
 
 /// Records in one piece: as many as fill whole blocks, often enough for a piece of 16 kB.
-const PIECE: usize = 640;
+const RECORDS_PER_PIECE: usize = 640;
 /// The fewest records that fill whole blocks.
-const RUN: usize = 16;
-const _: () = assert!((RUN * DataRecord::LEN).is_multiple_of(BLOCK) && PIECE.is_multiple_of(RUN));
+const MIN_RECORDS_PER_BLOCK: usize = 16;
+const _: () = assert!(
+    (MIN_RECORDS_PER_BLOCK * DataRecord::LEN).is_multiple_of(BLOCK)
+        && RECORDS_PER_PIECE.is_multiple_of(MIN_RECORDS_PER_BLOCK)
+);
 
 /// Writes the answer to a fetch.
 #[derive(Debug)]
 pub struct DataWriter {
     data: Arc<SessionData>,
-    fetch: Fetch,
-    part: Part,
+    fetch: FetchSession,
+    part: FetchStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum FetchStage {
     Ack,
     Request,
     Skips,
@@ -33,22 +38,22 @@ enum Part {
 
 impl DataWriter {
     /// The answer to `fetch`, or the refusal: a whole session must have stopped normally.
-    pub fn new(fetch: Fetch, data: Arc<SessionData>) -> Result<DataWriter, Accept> {
-        let refused =
-            data.finished == Finished::No || fetch.is_whole() && data.finished != Finished::Normally;
+    pub fn new(fetch: FetchSession, data: Arc<SessionData>) -> Result<DataWriter, AcceptCode> {
+        let refused = data.finished == SessionFinish::No
+            || fetch.is_whole() && data.finished != SessionFinish::Normally;
         if refused {
-            return Err(Accept::Failure);
+            return Err(AcceptCode::Failure);
         }
-        Ok(DataWriter { data, fetch, part: Part::Ack })
+        Ok(DataWriter { data, fetch, part: FetchStage::Ack })
     }
 
     /// Appends the next piece to `out`; false when there is none.
-    pub fn poll(&mut self, outgoing: &mut Outgoing, out: &mut Vec<u8>) -> bool {
+    pub fn poll(&mut self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) -> bool {
         let mut message = Vec::new();
         self.part = match self.part {
-            Part::Ack => {
+            FetchStage::Ack => {
                 let ack = FetchAck {
-                    accept: Accept::Ok,
+                    accept: AcceptCode::Ok,
                     finished: self.data.finished,
                     next_seq: self.data.next_seq.unwrap_or(0),
                     skips: self.data.skips.len() as u32,
@@ -56,25 +61,25 @@ impl DataWriter {
                 };
                 ack.write(&mut message);
                 outgoing.put_signed(&message, out);
-                Part::Request
+                FetchStage::Request
             }
-            Part::Request => {
+            FetchStage::Request => {
                 self.data.session.request.write(&mut message);
                 outgoing.put_signed(&message, out);
                 message.clear();
                 self.data.session.slots.iter().for_each(|slot| slot.write(&mut message));
                 outgoing.put_signed(&message, out);
-                Part::Skips
+                FetchStage::Skips
             }
-            Part::Skips => {
+            FetchStage::Skips => {
                 self.data.skips.iter().for_each(|range| range.write(&mut message));
                 pad(&mut message, 0);
                 outgoing.put_signed(&message, out);
-                Part::Records(0)
+                FetchStage::Records(0)
             }
-            Part::Records(mut at) => {
+            FetchStage::Records(mut at) => {
                 let mut written = 0;
-                while let Some(record) = self.data.records.get(at).filter(|_| written < PIECE) {
+                while let Some(record) = self.data.records.get(at).filter(|_| written < RECORDS_PER_PIECE) {
                     at += 1;
                     if (self.fetch.begin..=self.fetch.end).contains(&record.seq) {
                         record.write(&mut message);
@@ -83,14 +88,14 @@ impl DataWriter {
                 }
                 pad(&mut message, 0);
                 outgoing.put(&message, out);
-                if written < PIECE {
+                if written < RECORDS_PER_PIECE {
                     outgoing.put_signed(&[], out);
-                    Part::Done
+                    FetchStage::Done
                 } else {
-                    Part::Records(at)
+                    FetchStage::Records(at)
                 }
             }
-            Part::Done => return false,
+            FetchStage::Done => return false,
         };
         true
     }
@@ -102,7 +107,7 @@ impl DataWriter {
 pub enum Unusable {
     /// The server refuses.
     #[error("{0}")]
-    Refused(Accept),
+    Refused(AcceptCode),
     /// An HMAC is wrong.
     #[error("the data are not signed with the keys of this connection")]
     Forged,
@@ -120,8 +125,8 @@ pub struct DataReader {
     sid: Sid,
     most_records: usize,
     ack: Option<FetchAck>,
-    request: Option<Request>,
-    slots: Option<Vec<Slot>>,
+    request: Option<RequestSession>,
+    slots: Option<Vec<ScheduleSlot>>,
     skips: Option<Vec<SkipRange>>,
     records: Vec<DataRecord>,
 }
@@ -149,7 +154,7 @@ impl DataReader {
     }
 
     /// Reads what is available. `Ok(None)`: not complete yet.
-    pub fn poll(&mut self, incoming: &mut Incoming) -> Result<Option<SessionData>, Unusable> {
+    pub fn poll(&mut self, incoming: &mut IncomingBytes) -> Result<Option<SessionData>, Unusable> {
         while !self.is_whole() {
             if !self.advance(incoming)? {
                 return Ok(None);
@@ -163,7 +168,7 @@ impl DataReader {
         else {
             return Ok(None);
         };
-        let stopped = ack.finished == Finished::Normally;
+        let stopped = ack.finished == SessionFinish::Normally;
         Ok(Some(SessionData {
             session: TestSession { request, slots },
             finished: ack.finished,
@@ -179,11 +184,11 @@ impl DataReader {
     }
 
     /// Reads one part, if it is complete.
-    fn advance(&mut self, incoming: &mut Incoming) -> Result<bool, Unusable> {
+    fn advance(&mut self, incoming: &mut IncomingBytes) -> Result<bool, Unusable> {
         let Some(ack) = self.ack else {
             let Some(bytes) = signed(incoming, FetchAck::LEN)? else { return Ok(false) };
             let ack = FetchAck::parse(&bytes).map_err(|_| Unusable::Other)?;
-            if ack.accept != Accept::Ok {
+            if ack.accept != AcceptCode::Ok {
                 return Err(Unusable::Refused(ack.accept));
             }
             if ack.records as usize > self.most_records || ack.skips as usize > self.most_records {
@@ -193,8 +198,8 @@ impl DataReader {
             return Ok(true);
         };
         let Some(request) = self.request else {
-            let Some(bytes) = signed(incoming, Request::LEN)? else { return Ok(false) };
-            let request = Request::parse(&bytes).map_err(|_| Unusable::Other)?;
+            let Some(bytes) = signed(incoming, RequestSession::LEN)? else { return Ok(false) };
+            let request = RequestSession::parse(&bytes).map_err(|_| Unusable::Other)?;
             if request.sid != self.sid {
                 return Err(Unusable::Other);
             }
@@ -205,9 +210,9 @@ impl DataReader {
             return Ok(true);
         };
         if self.slots.is_none() {
-            let len = request.slots as usize * Slot::LEN;
+            let len = request.slots as usize * ScheduleSlot::LEN;
             let Some(bytes) = signed(incoming, len + BLOCK)? else { return Ok(false) };
-            let slots = bytes.chunks(Slot::LEN).map(|slot| Slot::parse(slot).ok().flatten());
+            let slots = bytes.chunks(ScheduleSlot::LEN).map(|slot| ScheduleSlot::parse(slot).ok().flatten());
             self.slots = Some(slots.collect::<Option<Vec<_>>>().ok_or(Unusable::Other)?);
             return Ok(true);
         }
@@ -218,8 +223,9 @@ impl DataReader {
             self.skips = Some(skips.collect::<Result<Vec<_>, _>>().map_err(|_| Unusable::Other)?);
             return Ok(true);
         }
-        let runs = (incoming.readable().len() / (RUN * DataRecord::LEN)).max(1);
-        let left = (ack.records as usize).saturating_sub(self.records.len()).min(runs * RUN);
+        let runs = (incoming.readable().len() / (MIN_RECORDS_PER_BLOCK * DataRecord::LEN)).max(1);
+        let left =
+            (ack.records as usize).saturating_sub(self.records.len()).min(runs * MIN_RECORDS_PER_BLOCK);
         let Some(bytes) = incoming.take(padded(left * DataRecord::LEN)) else { return Ok(false) };
         for record in bytes[..left * DataRecord::LEN].chunks(DataRecord::LEN) {
             self.records.push(DataRecord::parse(record).map_err(|_| Unusable::Other)?);
@@ -229,6 +235,6 @@ impl DataReader {
 }
 
 /// A message of `len` bytes, HMAC included, without it.
-fn signed(incoming: &mut Incoming, len: usize) -> Result<Option<Vec<u8>>, Unusable> {
+fn signed(incoming: &mut IncomingBytes, len: usize) -> Result<Option<Vec<u8>>, Unusable> {
     incoming.take_signed(len).transpose().map_err(|_| Unusable::Forged)
 }

@@ -2,38 +2,38 @@
 //! session in Stop-Sessions, Fetch-Session and its answer (RFC 4656 §3.5–3.9). In plain text and without their HMACs.
 
 use crate::amp::message::{HMAC_LEN, command, write_stop};
-use crate::amp::{Accept, Sid};
+use crate::amp::{AcceptCode, Sid};
 use crate::wire::{Reader, Truncated};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
 /// One entry of a schedule: how long after the packet before the next one leaves, in units of 2⁻³² s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum ScheduleSlot {
     /// Exponentially distributed, with this mean.
     Exponential(u64),
     /// Always as long.
     Fixed(u64),
 }
 
-impl Slot {
+impl ScheduleSlot {
     /// Bytes on the wire.
     pub const LEN: usize = 16;
 
     /// The mean of its steps, in units of 2⁻³² s.
     pub fn mean(self) -> u64 {
-        let (Slot::Exponential(mean) | Slot::Fixed(mean)) = self;
+        let (ScheduleSlot::Exponential(mean) | ScheduleSlot::Fixed(mean)) = self;
         mean
     }
 
     /// From [`LEN`](Self::LEN) bytes; `Ok(None)` if its type is none.
-    pub fn parse(bytes: &[u8]) -> Result<Option<Slot>, Truncated> {
+    pub fn parse(bytes: &[u8]) -> Result<Option<ScheduleSlot>, Truncated> {
         let mut r = Reader::new(bytes);
         let kind = r.u8()?;
         r.take(7)?;
         let value = r.u64()?;
         Ok(match kind {
-            0 => Some(Slot::Exponential(value)),
-            1 => Some(Slot::Fixed(value)),
+            0 => Some(ScheduleSlot::Exponential(value)),
+            1 => Some(ScheduleSlot::Fixed(value)),
             _ => None,
         })
     }
@@ -41,8 +41,8 @@ impl Slot {
     /// Appends it to `out`.
     pub fn write(self, out: &mut Vec<u8>) {
         let (kind, value) = match self {
-            Slot::Exponential(mean) => (0, mean),
-            Slot::Fixed(interval) => (1, interval),
+            ScheduleSlot::Exponential(mean) => (0, mean),
+            ScheduleSlot::Fixed(interval) => (1, interval),
         };
         out.extend([kind, 0, 0, 0, 0, 0, 0, 0]);
         out.extend(value.to_be_bytes());
@@ -114,36 +114,36 @@ impl SentSummary {
 
 /// Stop-Sessions (RFC 4656 §3.8). Either side sends it, with summaries of the sessions in which it was the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct StopSessions {
     /// Whether the test ended normally.
-    pub accept: Accept,
+    pub accept: AcceptCode,
     /// The sessions of which the writer was the sender.
     pub sessions: Vec<SentSummary>,
 }
 
 /// A message is too long to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct MessageTooLong;
 
-impl Stop {
+impl StopSessions {
     /// Bytes before the first session.
     const FIXED: usize = 16;
     /// Most skip ranges of one session that are read. A sender that is never late has none.
     pub const MOST_SKIPS: usize = 16_384;
 
     /// Bytes of the whole message that begins with `start`, HMAC included; `None` if `start` is too short to know.
-    pub fn len_of(start: &[u8], most_sessions: usize) -> Result<Option<usize>, TooLong> {
+    pub fn len_of(start: &[u8], most_sessions: usize) -> Result<Option<usize>, MessageTooLong> {
         let number =
             |at: usize| start.get(at..at + 4)?.first_chunk().map(|b| u32::from_be_bytes(*b) as usize);
         let Some(sessions) = number(4) else { return Ok(None) };
         if sessions > most_sessions {
-            return Err(TooLong);
+            return Err(MessageTooLong);
         }
         let mut len = Self::FIXED;
         for _ in 0..sessions {
             let Some(skips) = number(len + 20) else { return Ok(None) };
             if skips > Self::MOST_SKIPS {
-                return Err(TooLong);
+                return Err(MessageTooLong);
             }
             len += SentSummary::len(skips);
         }
@@ -151,7 +151,7 @@ impl Stop {
     }
 
     /// From a whole message.
-    pub fn parse(bytes: &[u8]) -> Result<Stop, Truncated> {
+    pub fn parse(bytes: &[u8]) -> Result<StopSessions, Truncated> {
         let mut r = Reader::new(bytes);
         r.u8()?;
         let accept = r.u8()?.into();
@@ -166,7 +166,7 @@ impl Stop {
             r.take(SentSummary::len(skips.len()) - SentSummary::FIXED - ranges.len())?;
             sessions.push(SentSummary { sid, next_seq, skips });
         }
-        Ok(Stop { accept, sessions })
+        Ok(StopSessions { accept, sessions })
     }
 
     /// Appends it to `out`.
@@ -185,7 +185,7 @@ impl Stop {
 
 /// Fetch-Session (RFC 4656 §3.9): requests the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct FetchSession {
     /// Its name.
     pub sid: Sid,
     /// The first number wanted.
@@ -194,13 +194,13 @@ pub struct Fetch {
     pub end: u32,
 }
 
-impl Fetch {
+impl FetchSession {
     /// Bytes on the wire, HMAC included.
     pub const LEN: usize = 48;
 
     /// Everything recorded of `sid`, once it is finished.
-    pub fn whole(sid: Sid) -> Fetch {
-        Fetch { sid, begin: 0, end: u32::MAX }
+    pub fn whole(sid: Sid) -> FetchSession {
+        FetchSession { sid, begin: 0, end: u32::MAX }
     }
 
     /// Whether it requests the whole session; refused while the session runs.
@@ -209,11 +209,11 @@ impl Fetch {
     }
 
     /// From a message that begins with `FETCH_SESSION`.
-    pub fn parse(bytes: &[u8]) -> Result<Fetch, Truncated> {
+    pub fn parse(bytes: &[u8]) -> Result<FetchSession, Truncated> {
         let mut r = Reader::new(bytes);
         r.take(8)?;
         let (begin, end) = (r.u32()?, r.u32()?);
-        Ok(Fetch { sid: Sid(r.array()?), begin, end })
+        Ok(FetchSession { sid: Sid(r.array()?), begin, end })
     }
 
     /// Appends it to `out`.
@@ -228,7 +228,7 @@ impl Fetch {
 /// How a session ended, as its receiver knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Finished {
+pub enum SessionFinish {
     /// Its data is of no use.
     No = 0,
     /// Both sides stopped it.
@@ -238,12 +238,12 @@ pub enum Finished {
     Incomplete = 2,
 }
 
-impl From<u8> for Finished {
-    fn from(code: u8) -> Finished {
+impl From<u8> for SessionFinish {
+    fn from(code: u8) -> SessionFinish {
         match code {
-            0 => Finished::No,
-            1 => Finished::Normally,
-            _ => Finished::Incomplete,
+            0 => SessionFinish::No,
+            1 => SessionFinish::Normally,
+            _ => SessionFinish::Incomplete,
         }
     }
 }
@@ -252,9 +252,9 @@ impl From<u8> for Finished {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchAck {
     /// Whether anything follows.
-    pub accept: Accept,
+    pub accept: AcceptCode,
     /// How the session ended.
-    pub finished: Finished,
+    pub finished: SessionFinish,
     /// Of [`SentSummary`]; zero unless it stopped normally.
     pub next_seq: u32,
     /// Skip ranges that follow.
@@ -268,8 +268,8 @@ impl FetchAck {
     pub const LEN: usize = 32;
 
     /// One that refuses.
-    pub fn refusal(accept: Accept) -> FetchAck {
-        FetchAck { accept, finished: Finished::No, next_seq: 0, skips: 0, records: 0 }
+    pub fn refusal(accept: AcceptCode) -> FetchAck {
+        FetchAck { accept, finished: SessionFinish::No, next_seq: 0, skips: 0, records: 0 }
     }
 
     /// From a whole message.

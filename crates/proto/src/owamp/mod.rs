@@ -25,18 +25,18 @@ pub mod session;
 pub mod statistics;
 pub mod store;
 
-pub use client::{Client, Wish};
+pub use client::{Client, OwampSessionSpec};
 pub use fetch::Unusable;
-pub use message::{DataRecord, Fetch, Finished, SentSummary, SkipRange, Slot};
+pub use message::{DataRecord, FetchSession, ScheduleSlot, SentSummary, SessionFinish, SkipRange};
 pub use packet::TestPacket;
 pub use receiver::{Ignored, SessionReceiver};
-pub use rules::Rules;
-pub use running::Received;
-pub use schedule::Schedule;
+pub use rules::OwampRules;
+pub use running::PeerSummary;
+pub use schedule::OwampSchedule;
 pub use sender::SessionSender;
 pub use server::Server;
 pub use session::{SessionData, TestSession};
-pub use statistics::{Statistics, Style};
+pub use statistics::{OwpingOptions, Statistics};
 pub use store::{Owner, Store, StoreLimits};
 
 /// TCP port of the control server (RFC 4656 §3.1, RFC 8545).

@@ -1,12 +1,12 @@
 //! The test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after them is
 //! neither encrypted nor signed.
 
-use crate::amp::{Mode, Origin, TestKeys};
+use crate::amp::{PacketOrigin, SecurityMode, TestKeys};
 use crate::wire::Field;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
 /// The fields of one layout.
-struct Fields {
+struct OwampFields {
     seq: Field<u32>,
     time: Field<u64>,
     error: Field<u16>,
@@ -14,20 +14,22 @@ struct Fields {
     len: usize,
 }
 
-static OPEN: Fields = Fields { seq: Field::at(0), time: Field::at(4), error: Field::at(12), len: 14 };
+static OPEN: OwampFields =
+    OwampFields { seq: Field::at(0), time: Field::at(4), error: Field::at(12), len: 14 };
 
 /// An HMAC is last.
-static KEYED: Fields = Fields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: LONGEST };
+static KEYED: OwampFields =
+    OwampFields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: MAX_LEN };
 
-fn fields(keyed: bool) -> &'static Fields {
+fn fields(keyed: bool) -> &'static OwampFields {
     if keyed { &KEYED } else { &OPEN }
 }
 
 /// Bytes of the longest packet without padding.
-pub const LONGEST: usize = 48;
+pub const MAX_LEN: usize = 48;
 
 /// Bytes of a packet without padding.
-pub fn len(mode: Mode) -> usize {
+pub fn len(mode: SecurityMode) -> usize {
     fields(mode.protects_test()).len
 }
 
@@ -45,7 +47,7 @@ pub struct TestPacket {
 /// Why a datagram is not a packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unreadable {
+pub enum OwampPacketError {
     /// Too short for the fields.
     Short,
     /// It was not made with the keys of the session.
@@ -55,31 +57,31 @@ pub enum Unreadable {
 impl TestPacket {
     /// Writes the fields over the front of `packet`, signed and encrypted where there are keys, and returns how many
     /// bytes they are.
-    pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; LONGEST]) -> usize {
-        let Fields { seq, time, error, len } = fields(keys.is_some());
+    pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; MAX_LEN]) -> usize {
+        let OwampFields { seq, time, error, len } = fields(keys.is_some());
         packet[..*len].fill(0);
         seq.write(packet, self.seq);
         time.write(packet, self.sent.0);
         error.write(packet, self.error.0);
         if let Some(keys) = keys {
-            keys.seal(Origin::Sender, packet);
+            keys.seal(PacketOrigin::Sender, packet);
         }
         *len
     }
 
     /// Reads the front of `datagram`.
-    pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, Unreadable> {
-        let Fields { seq, time, error, len } = fields(keys.is_some());
-        let front = datagram.get(..*len).ok_or(Unreadable::Short)?;
-        let mut packet = [0; LONGEST];
+    pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, OwampPacketError> {
+        let OwampFields { seq, time, error, len } = fields(keys.is_some());
+        let front = datagram.get(..*len).ok_or(OwampPacketError::Short)?;
+        let mut packet = [0; MAX_LEN];
         packet[..*len].copy_from_slice(front);
-        if keys.is_some_and(|keys| !keys.open(Origin::Sender, &mut packet)) {
-            return Err(Unreadable::Forged);
+        if keys.is_some_and(|keys| !keys.open(PacketOrigin::Sender, &mut packet)) {
+            return Err(OwampPacketError::Forged);
         }
         let read = || {
             let (seq, sent, error) = (seq.read(&packet)?, time.read(&packet)?, error.read(&packet)?);
             Some(TestPacket { seq, sent: NtpTime(sent), error: ErrorEstimate(error) })
         };
-        read().ok_or(Unreadable::Short)
+        read().ok_or(OwampPacketError::Short)
     }
 }

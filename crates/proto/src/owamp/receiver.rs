@@ -1,21 +1,21 @@
 //! The session receiver (RFC 4656 §4.2): records what arrives, and gives up what does not arrive in time.
 
-use super::message::{DataRecord, Finished, SentSummary, SkipRange};
-use super::packet::{TestPacket, Unreadable};
-use super::schedule::Schedule;
+use super::message::{DataRecord, SentSummary, SessionFinish, SkipRange};
+use super::packet::{OwampPacketError, TestPacket};
+use super::schedule::OwampSchedule;
 use super::sender::END_DELAY;
 use super::session::{SessionData, TestSession, bounded, distance};
 use crate::amp::TestKeys;
-use crate::twoway::Arrival;
+use crate::twoway::RequestArrival;
 use core::net::IpAddr;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Duplicates recorded in addition to the number of packets.
-const SPARE: usize = 1024;
+const MAX_DUPLICATES: usize = 1024;
 /// Records for which memory is taken before the first packet.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
 /// Why a datagram is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ impl Ignored {
 
 /// A packet that may still come.
 #[derive(Clone, Copy, Debug)]
-struct Expected {
+struct ExpectedPacket {
     at: NtpTime,
     came: bool,
 }
@@ -93,11 +93,11 @@ pub struct SessionReceiver {
     port: Option<u16>,
     size: usize,
     timeout: i64,
-    schedule: Schedule,
+    schedule: OwampSchedule,
     /// The last time of the schedule that was computed.
     latest: NtpTime,
     /// The packets that may still arrive, as far as computed; the first has number `given_up`.
-    expected: VecDeque<Expected>,
+    expected: VecDeque<ExpectedPacket>,
     given_up: u32,
     records: Vec<DataRecord>,
     ignored: [u64; Ignored::ALL.len()],
@@ -125,15 +125,15 @@ impl SessionReceiver {
             latest: session.request.start,
             expected: VecDeque::with_capacity(packets.min(4096)),
             given_up: 0,
-            records: Vec::with_capacity(packets.saturating_add(SPARE).min(RESERVED)),
+            records: Vec::with_capacity(packets.saturating_add(MAX_DUPLICATES).min(RESERVED_RECORDS)),
             ignored: [0; Ignored::ALL.len()],
         }
     }
 
     /// The most bytes of memory that the receiver of `packets` packets needs: each may come twice.
     pub fn memory(packets: u32) -> u64 {
-        let records = 2 * u64::from(packets) + SPARE as u64;
-        records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<Expected>() as u64
+        let records = 2 * u64::from(packets) + MAX_DUPLICATES as u64;
+        records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<ExpectedPacket>() as u64
     }
 
     /// Bytes of a test packet of this session.
@@ -172,14 +172,14 @@ impl SessionReceiver {
     }
 
     /// The next time of the schedule.
-    fn expect(&mut self) -> Option<Expected> {
-        let expected = Expected { at: self.schedule.next()?, came: false };
+    fn expect(&mut self) -> Option<ExpectedPacket> {
+        let expected = ExpectedPacket { at: self.schedule.next()?, came: false };
         self.latest = expected.at;
         self.expected.push_back(expected);
         Some(expected)
     }
 
-    fn first_expected(&mut self) -> Option<Expected> {
+    fn first_expected(&mut self) -> Option<ExpectedPacket> {
         self.expected.front().copied().or_else(|| self.expect())
     }
 
@@ -194,7 +194,7 @@ impl SessionReceiver {
         }
     }
 
-    fn give_up(&mut self, first: Expected, error: ErrorEstimate) {
+    fn give_up(&mut self, first: ExpectedPacket, error: ErrorEstimate) {
         if !first.came {
             self.records.push(DataRecord::lost(self.given_up, first.at, error));
         }
@@ -206,7 +206,7 @@ impl SessionReceiver {
     pub fn receive(
         &mut self,
         datagram: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         error: ErrorEstimate,
     ) -> Result<DataRecord, Ignored> {
         self.handle_timeout(arrival.at, error);
@@ -221,7 +221,7 @@ impl SessionReceiver {
     fn examine(
         &mut self,
         datagram: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         error: ErrorEstimate,
     ) -> Result<DataRecord, Ignored> {
         let from = arrival.from;
@@ -232,8 +232,8 @@ impl SessionReceiver {
             return Err(Ignored::Short);
         }
         let packet = TestPacket::parse(self.keys.as_ref(), datagram).map_err(|e| match e {
-            Unreadable::Short => Ignored::Short,
-            Unreadable::Forged => Ignored::Forged,
+            OwampPacketError::Short => Ignored::Short,
+            OwampPacketError::Forged => Ignored::Forged,
         })?;
         if packet.seq >= self.session.request.packets {
             return Err(Ignored::Number);
@@ -251,7 +251,7 @@ impl SessionReceiver {
         if distance(packet.sent, expected.at).unsigned_abs() > self.timeout as u64 {
             return Err(Ignored::Schedule);
         }
-        let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(SPARE);
+        let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
         if expected.came && self.records.len() >= most {
             return Err(Ignored::Full);
         }
@@ -303,7 +303,7 @@ impl SessionReceiver {
         self.records.retain(|r| r.seq < said.next_seq && distance(r.sent, latest) <= 0);
         Ok(SessionData {
             session: self.session,
-            finished: Finished::Normally,
+            finished: SessionFinish::Normally,
             next_seq: Some(said.next_seq),
             skips: said.skips.clone(),
             records: self.records,
@@ -319,7 +319,7 @@ impl SessionReceiver {
         self.records.retain(|r| last.is_some_and(|last| r.seq <= last) && distance(r.sent, latest) <= 0);
         SessionData {
             session: self.session,
-            finished: Finished::Incomplete,
+            finished: SessionFinish::Incomplete,
             next_seq: None,
             skips: Vec::new(),
             records: self.records,

@@ -1,17 +1,17 @@
-//! [`Rules`]: what a server grants.
+//! [`OwampRules`]: what a server grants.
 
-use super::message::Slot;
+use super::message::ScheduleSlot;
 use super::packet;
 use super::session::{TestSession, distance};
 use crate::access::answerable;
-use crate::amp::{Accept, Mode, Modes, Users};
+use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Users};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span, WallTime};
 
 /// The limits of a server, and its users.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct OwampRules {
     /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
@@ -42,9 +42,9 @@ pub struct Rules {
     pub stop_wait: Span,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for OwampRules {
+    fn default() -> OwampRules {
+        OwampRules {
             users: Users::default(),
             rounds: 2048,
             sessions: 16,
@@ -65,20 +65,20 @@ impl Default for Rules {
 
 /// The two ends of a control connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hosts {
+pub(super) struct ControlEnds {
     /// The client's address.
     pub(super) peer: IpAddr,
     /// The address at which it was accepted.
     pub(super) local: IpAddr,
 }
 
-impl Rules {
+impl OwampRules {
     /// The modes offered.
-    pub fn modes(&self) -> Modes {
+    pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
-            Modes::of(&[Mode::Open])
+            SecurityModes::of(&[SecurityMode::Open])
         } else {
-            Modes::of(&[Mode::Authenticated, Mode::Encrypted])
+            SecurityModes::of(&[SecurityMode::Authenticated, SecurityMode::Encrypted])
         }
     }
 
@@ -86,15 +86,15 @@ impl Rules {
     pub(super) fn check(
         &self,
         session: &TestSession,
-        mode: Mode,
-        hosts: Hosts,
+        mode: SecurityMode,
+        hosts: ControlEnds,
         now: WallTime,
-    ) -> Result<Direction, Accept> {
+    ) -> Result<Direction, AcceptCode> {
         let asked = &session.request;
-        let direction = session.direction().ok_or(Accept::Unsupported)?;
+        let direction = session.direction().ok_or(AcceptCode::Unsupported)?;
         let family = if hosts.peer.is_ipv6() { 6 } else { 4 };
         if asked.version != family || session.slots.is_empty() {
-            return Err(Accept::Unsupported);
+            return Err(AcceptCode::Unsupported);
         }
         let (theirs, ours, port) = match direction {
             Direction::Up => (asked.sender, asked.receiver, asked.sender_port),
@@ -103,12 +103,12 @@ impl Rules {
         // No client may request packets to or from a third host; an unspecified address means that of the connection.
         let is = |asked: IpAddr, actual: IpAddr| asked.is_unspecified() || asked.to_canonical() == actual;
         if !is(theirs, hosts.peer) || !is(ours, hosts.local) {
-            return Err(Accept::Unsupported);
+            return Err(AcceptCode::Unsupported);
         }
         // Nor to a port of its own services.
         let to_service = !answerable(SocketAddr::new(hosts.peer, port));
         if direction == Direction::Down && (to_service || asked.dscp().is_none()) {
-            return Err(Accept::Unsupported);
+            return Err(AcceptCode::Unsupported);
         }
         let size = (packet::len(mode) as u32).saturating_add(asked.padding);
         let early = distance(asked.start, NtpTime::from(now));
@@ -118,7 +118,7 @@ impl Rules {
             && early <= NtpTime::from_span(self.ahead).0 as i64
             && self.paces(session, size);
         if asked.packets == 0 || !within {
-            return Err(Accept::Permanent);
+            return Err(AcceptCode::Permanent);
         }
         Ok(direction)
     }
@@ -136,6 +136,6 @@ impl Rules {
 
     /// Bytes of the slots that follow a request, HMAC included, if so many are read.
     pub(super) fn slots_len(&self, slots: u32) -> Option<usize> {
-        (slots <= self.slots).then_some(slots as usize * Slot::LEN + crate::amp::message::HMAC_LEN)
+        (slots <= self.slots).then_some(slots as usize * ScheduleSlot::LEN + crate::amp::message::HMAC_LEN)
     }
 }

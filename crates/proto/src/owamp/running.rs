@@ -1,32 +1,32 @@
-//! [`Running`]: the sessions of a test, on either side, from Start-Sessions until both sides have sent Stop-Sessions
+//! [`RunningSessions`]: the sessions of a test, on either side, from Start-Sessions until both sides have sent Stop-Sessions
 //! (RFC 4656 §3.8). Either side may be first, even while the other still sends.
 
-use super::message::{SentSummary, Stop};
+use super::message::{SentSummary, StopSessions};
 use super::session::TestSession;
-use crate::amp::crypto::Incoming;
-use crate::amp::{Accept, Sid};
+use crate::amp::crypto::IncomingBytes;
+use crate::amp::{AcceptCode, Sid};
 use jitlat_core::{Direction, WallTime};
 
 /// The side of a test: the client's side sends upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum TestSide {
     Client,
     Server,
 }
 
-impl Side {
+impl TestSide {
     /// Whether it sends in `session`.
     pub(super) fn sends(self, session: &TestSession) -> bool {
         let sends = match self {
-            Side::Client => Direction::Up,
-            Side::Server => Direction::Down,
+            TestSide::Client => Direction::Up,
+            TestSide::Server => Direction::Down,
         };
         session.direction() == Some(sends)
     }
 }
 
 #[derive(Debug)]
-struct End {
+struct RunningSession {
     sid: Sid,
     sends: bool,
     complete: bool,
@@ -35,7 +35,7 @@ struct End {
 
 /// The peer's summary of a session in which this side was the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct PeerSummary {
     /// The sender's summary.
     pub said: SentSummary,
     /// When it arrived, by the wall clock.
@@ -52,8 +52,8 @@ pub(super) enum BadStop {
 
 /// The sessions of a running test.
 #[derive(Debug)]
-pub(super) struct Running {
-    ends: Vec<End>,
+pub(super) struct RunningSessions {
+    ends: Vec<RunningSession>,
     /// Whether sending must end, or has ended.
     stopping: bool,
     said: bool,
@@ -62,10 +62,18 @@ pub(super) struct Running {
     peer_stop_complete: bool,
 }
 
-impl Running {
-    pub(super) fn new<'a>(side: Side, sessions: impl Iterator<Item = &'a TestSession>) -> Running {
-        let end = |s: &TestSession| End { sid: s.sid(), sends: side.sends(s), complete: false, sent: None };
-        Running {
+impl RunningSessions {
+    pub(super) fn new<'a>(
+        side: TestSide,
+        sessions: impl Iterator<Item = &'a TestSession>,
+    ) -> RunningSessions {
+        let end = |s: &TestSession| RunningSession {
+            sid: s.sid(),
+            sends: side.sends(s),
+            complete: false,
+            sent: None,
+        };
+        RunningSessions {
             ends: sessions.map(end).collect(),
             stopping: false,
             said: false,
@@ -95,13 +103,13 @@ impl Running {
     }
 
     /// This side's Stop-Sessions, once, as soon as it can be sent.
-    pub(super) fn poll_stop(&mut self) -> Option<Stop> {
+    pub(super) fn poll_stop(&mut self) -> Option<StopSessions> {
         if self.said || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
             return None;
         }
         self.said = true;
         let sessions = self.ends.iter_mut().filter_map(|end| end.sent.take()).collect();
-        Some(Stop { accept: Accept::Ok, sessions })
+        Some(StopSessions { accept: AcceptCode::Ok, sessions })
     }
 
     /// Records that the peer's Stop-Sessions began to arrive. True the first time.
@@ -110,17 +118,17 @@ impl Running {
     }
 
     /// Reads the peer's Stop-Sessions, if it is complete.
-    pub(super) fn read(&mut self, incoming: &mut Incoming) -> Result<Option<Vec<Received>>, BadStop> {
+    pub(super) fn read(&mut self, incoming: &mut IncomingBytes) -> Result<Option<Vec<PeerSummary>>, BadStop> {
         let Some(at) = self.peer_stop else { return Ok(None) };
         let theirs = self.ends.iter().filter(|end| !end.sends).count();
-        let len = Stop::len_of(incoming.readable(), theirs).map_err(|_| BadStop::Senseless)?;
+        let len = StopSessions::len_of(incoming.readable(), theirs).map_err(|_| BadStop::Senseless)?;
         let Some(message) = len.and_then(|len| incoming.take_signed(len)) else { return Ok(None) };
         let bytes = message.map_err(|_| BadStop::Forged)?;
-        let stop = Stop::parse(&bytes).map_err(|_| BadStop::Senseless)?;
+        let stop = StopSessions::parse(&bytes).map_err(|_| BadStop::Senseless)?;
         let mut received = Vec::new();
         for end in self.ends.iter().filter(|end| !end.sends) {
             let said = stop.sessions.iter().find(|s| s.sid == end.sid).ok_or(BadStop::Senseless)?;
-            received.push(Received { said: said.clone(), at });
+            received.push(PeerSummary { said: said.clone(), at });
         }
         if stop.sessions.len() != theirs {
             return Err(BadStop::Senseless);
@@ -135,7 +143,7 @@ impl Running {
     }
 
     /// Whether this side has sent it.
-    pub(super) fn has_said(&self) -> bool {
+    pub(super) fn has_sent_stop(&self) -> bool {
         self.said
     }
 

@@ -2,7 +2,7 @@
 //! slots: the sender follows it, the receiver determines losses by it. All of it is fixed point, so that they agree to
 //! the last bit.
 
-use super::message::Slot;
+use super::message::ScheduleSlot;
 use crate::amp::Sid;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -72,20 +72,20 @@ fn multiply(x: u64, y: u64) -> u64 {
 
 /// The send times of one session, in order. The first packet leaves one step after the start.
 #[derive(Clone)]
-pub struct Schedule {
-    slots: Box<[Slot]>,
+pub struct OwampSchedule {
+    slots: Box<[ScheduleSlot]>,
     uniform: Uniform,
     at: NtpTime,
     next: u32,
     packets: u32,
 }
 
-impl Schedule {
+impl OwampSchedule {
     /// The schedule of a session with this identifier: `packets` packets from `start` on, using `slots` in turn. Slots
     /// beyond the number of packets are never used.
-    pub fn new(sid: &Sid, start: NtpTime, slots: &[Slot], packets: u32) -> Schedule {
+    pub fn new(sid: &Sid, start: NtpTime, slots: &[ScheduleSlot], packets: u32) -> OwampSchedule {
         let used = slots.len().min(packets as usize);
-        Schedule {
+        OwampSchedule {
             slots: slots[..used].into(),
             uniform: Uniform::new(sid),
             at: start,
@@ -96,7 +96,7 @@ impl Schedule {
     }
 }
 
-impl Iterator for Schedule {
+impl Iterator for OwampSchedule {
     type Item = NtpTime;
 
     fn next(&mut self) -> Option<NtpTime> {
@@ -104,8 +104,8 @@ impl Iterator for Schedule {
             return None;
         }
         let step = match self.slots[self.next as usize % self.slots.len()] {
-            Slot::Exponential(mean) => multiply(self.uniform.exponential(), mean),
-            Slot::Fixed(interval) => interval,
+            ScheduleSlot::Exponential(mean) => multiply(self.uniform.exponential(), mean),
+            ScheduleSlot::Fixed(interval) => interval,
         };
         self.next += 1;
         self.at = NtpTime(self.at.0.wrapping_add(step));
@@ -113,7 +113,7 @@ impl Iterator for Schedule {
     }
 }
 
-impl core::fmt::Debug for Schedule {
+impl core::fmt::Debug for OwampSchedule {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Schedule")
             .field("next", &self.next)
@@ -131,8 +131,8 @@ mod tests {
         Sid(unhex(hex).try_into().unwrap())
     }
 
-    fn offsets(name: &str, slots: &[Slot], packets: u32) -> Vec<u64> {
-        Schedule::new(&sid(name), NtpTime(0), slots, packets).map(|t| t.0).collect()
+    fn offsets(name: &str, slots: &[ScheduleSlot], packets: u32) -> Vec<u64> {
+        OwampSchedule::new(&sid(name), NtpTime(0), slots, packets).map(|t| t.0).collect()
     }
 
     /// The check values of RFC 4656 Appendix B: sums of deviates of mean 1.
@@ -149,7 +149,7 @@ mod tests {
             ("feed0feed1feed2feed3feed4feed5ab", [0; 4], 0xf_3f0b_4b41_6ec8),
         ];
         for (name, early, million) in published {
-            let sums = offsets(name, &[Slot::Exponential(1 << 32)], 1_000_000);
+            let sums = offsets(name, &[ScheduleSlot::Exponential(1 << 32)], 1_000_000);
             assert_eq!(sums[999_999], million, "{name}");
             if early != [0; 4] {
                 assert_eq!([1, 10, 100, 1000].map(|n: usize| sums[n - 1]), early, "{name}");
@@ -160,14 +160,15 @@ mod tests {
     /// The schedule of a recorded session, whose sender left each packet 76 to 144 µs late.
     #[test]
     fn a_recorded_schedule() {
-        let offsets = offsets("0a580002eeacbf271fc85c24ce3774ff", &[Slot::Exponential(0x051e_b851)], 20);
+        let offsets =
+            offsets("0a580002eeacbf271fc85c24ce3774ff", &[ScheduleSlot::Exponential(0x051e_b851)], 20);
         assert_eq!(offsets[..5], [0x0285_d110, 0x0bab_8075, 0x10b5_9db2, 0x132e_8cbd, 0x1d1b_39c6]);
         assert_eq!(offsets[19], 0x5cbf_390d);
     }
 
     #[test]
     fn slots_take_turns_and_fixed_ones_draw_nothing() {
-        let slots = [Slot::Exponential(1 << 32), Slot::Fixed(7)];
+        let slots = [ScheduleSlot::Exponential(1 << 32), ScheduleSlot::Fixed(7)];
         let mixed = offsets("2872979303ab47eeac028dab3829dab2", &slots, 20);
         assert_eq!(mixed[18], 0xd_65c2_252a + 9 * 7);
         assert_eq!(mixed[19] - mixed[18], 7);

@@ -1,8 +1,8 @@
 //! The session sender (RFC 4656 §4.1).
 
-use super::message::{SentSummary, SkipRange, Stop};
-use super::packet::{LONGEST, TestPacket};
-use super::schedule::Schedule;
+use super::message::{SentSummary, SkipRange, StopSessions};
+use super::packet::{MAX_LEN, TestPacket};
+use super::schedule::OwampSchedule;
 use super::session::TestSession;
 use crate::amp::TestKeys;
 use crate::machine::Tick;
@@ -22,7 +22,7 @@ pub(super) const END_DELAY: Span = Span::seconds(1);
 pub struct SessionSender {
     session: TestSession,
     keys: Option<TestKeys>,
-    schedule: Schedule,
+    schedule: OwampSchedule,
     timeout: Span,
     /// One instant on both clocks: the schedule, which is in wall time, is followed on the steady clock.
     anchor: Tick,
@@ -36,10 +36,10 @@ pub struct SessionSender {
 
 /// A packet to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
+pub struct DuePacket {
     /// Its number.
     pub seq: u32,
-    /// Bytes written to the front of the packet; [`Request::padding`](crate::amp::message::Request::padding) bytes of
+    /// Bytes written to the front of the packet; [`Request::padding`](crate::amp::message::RequestSession::padding) bytes of
     /// padding follow.
     pub len: usize,
 }
@@ -89,8 +89,8 @@ impl SessionSender {
         &mut self,
         now: Tick,
         error: ErrorEstimate,
-        packet: &mut [u8; LONGEST],
-    ) -> Option<Departure> {
+        packet: &mut [u8; MAX_LEN],
+    ) -> Option<DuePacket> {
         while let Some(due) = self.due.filter(|due| !self.stopped && now.steady >= *due) {
             let seq = self.next;
             self.next += 1;
@@ -101,14 +101,14 @@ impl SessionSender {
             }
             let sent = NtpTime::from(now.wall);
             let len = TestPacket { seq, sent, error }.write(self.keys.as_ref(), packet);
-            return Some(Departure { seq, len });
+            return Some(DuePacket { seq, len });
         }
         None
     }
 
     /// The system did not accept packet `seq`, the last one written: it counts as skipped, not as lost on the way.
     pub fn not_sent(&mut self, seq: u32) {
-        if self.skips.len() < Stop::MOST_SKIPS {
+        if self.skips.len() < StopSessions::MOST_SKIPS {
             self.skip(seq);
         }
     }

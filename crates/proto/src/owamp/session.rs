@@ -1,9 +1,9 @@
 //! What both ends of a test session know, and what its receiver has recorded.
 
-use super::message::{DataRecord, Finished, SkipRange, Slot};
-use super::schedule::Schedule;
+use super::message::{DataRecord, ScheduleSlot, SessionFinish, SkipRange};
+use super::schedule::OwampSchedule;
 use crate::amp::Sid;
-use crate::amp::message::Request;
+use crate::amp::message::RequestSession;
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span};
 
@@ -11,9 +11,9 @@ use jitlat_core::{Direction, Span};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestSession {
     /// Once granted, with the actual ports and identifier.
-    pub request: Request,
+    pub request: RequestSession,
     /// How the packets are spaced.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<ScheduleSlot>,
 }
 
 impl TestSession {
@@ -41,8 +41,8 @@ impl TestSession {
     }
 
     /// When its packets are sent.
-    pub fn schedule(&self) -> Schedule {
-        Schedule::new(&self.request.sid, self.request.start, &self.slots, self.request.packets)
+    pub fn schedule(&self) -> OwampSchedule {
+        OwampSchedule::new(&self.request.sid, self.request.start, &self.slots, self.request.packets)
     }
 
     /// From the start to the last packet, on average, in units of 2⁻³² s.
@@ -77,7 +77,7 @@ pub struct SessionData {
     /// As granted.
     pub session: TestSession,
     /// How it ended.
-    pub finished: Finished,
+    pub finished: SessionFinish,
     /// The first number that was neither sent nor skipped; `None` unless it stopped normally.
     pub next_seq: Option<u32>,
     /// Numbers that were never sent. They are also among the records, as lost.

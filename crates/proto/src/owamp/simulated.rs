@@ -2,20 +2,20 @@
 //! between hosts whose clocks are wrong, that pause, that vanish, with unrelated packets. They end in time, and the
 //! records are correct.
 
-use super::{DataRecord, Finished, Slot};
-use crate::amp::{Mode, Reason};
-use crate::sim::HostClock;
-use crate::sim::owamp::{Host, Outcome, Trouble, World};
+use super::{DataRecord, ScheduleSlot, SessionFinish};
+use crate::amp::{AmpEndReason, SecurityMode};
+use crate::sim::SimClock;
+use crate::sim::owamp::{OwampSimOutcome, OwampTrouble, OwampWorld, SimHost};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span};
-use jitlat_impair::{Choice, Config, Duplication, Jitter, Reordering};
+use jitlat_impair::{Choice, DuplicationModel, Jitter, PathModel, ReorderingModel};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const MS: u64 = (1 << 32) / 1000;
-const MODES: [Mode; 3] = [Mode::Open, Mode::Authenticated, Mode::Encrypted];
+const MODES: [SecurityMode; 3] = [SecurityMode::Open, SecurityMode::Authenticated, SecurityMode::Encrypted];
 
-fn both(packets: u32, slot: Slot) -> Vec<(Direction, u32, Vec<Slot>)> {
+fn both(packets: u32, slot: ScheduleSlot) -> Vec<(Direction, u32, Vec<ScheduleSlot>)> {
     vec![(Direction::Up, packets, vec![slot]), (Direction::Down, packets, vec![slot])]
 }
 
@@ -28,13 +28,13 @@ fn tally(seqs: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
 
 /// A test that ended normally has the correct records of every session: each packet that arrived, with its times, and
 /// each that did not.
-fn check(outcome: &Outcome, sessions: usize) {
+fn check(outcome: &OwampSimOutcome, sessions: usize) {
     assert_eq!(outcome.client, Ok(()));
-    assert_eq!(outcome.server, Some(Reason::Closed));
+    assert_eq!(outcome.server, Some(AmpEndReason::Closed));
     assert_eq!((outcome.data.len(), outcome.misdirected), (sessions, 0));
     for (sid, data) in &outcome.data {
         let (data, truth) = (data.as_ref().expect("it was recorded"), &outcome.truth[sid]);
-        assert_eq!(data.finished, Finished::Normally);
+        assert_eq!(data.finished, SessionFinish::Normally);
         let near = truth.sent.first().map_or(crate::sim::EPOCH, |s| s.1);
         let (came, lost): (Vec<&DataRecord>, Vec<_>) =
             data.records.iter().partition(|r| r.received.is_some());
@@ -64,11 +64,14 @@ fn check(outcome: &Outcome, sessions: usize) {
 #[test]
 fn both_directions_in_every_mode_and_schedule() {
     for mode in MODES {
-        for slots in [vec![Slot::Fixed(20 * MS)], vec![Slot::Exponential(20 * MS), Slot::Fixed(5 * MS)]] {
+        for slots in [
+            vec![ScheduleSlot::Fixed(20 * MS)],
+            vec![ScheduleSlot::Exponential(20 * MS), ScheduleSlot::Fixed(5 * MS)],
+        ] {
             for piece in [1, 13, usize::MAX] {
                 let sessions =
                     both(40, slots[0]).into_iter().map(|(d, n, _)| (d, n, slots.clone())).collect();
-                let outcome = World { piece, padding: 60, ..World::new(mode, sessions) }.run();
+                let outcome = OwampWorld { piece, padding: 60, ..OwampWorld::new(mode, sessions) }.run();
                 check(&outcome, 2);
                 for data in outcome.data.values().flatten() {
                     assert_eq!((data.records.len(), data.next_seq), (40, Some(40)), "{mode}");
@@ -83,13 +86,15 @@ fn both_directions_in_every_mode_and_schedule() {
 #[test]
 fn loss_is_reported_by_direction() {
     for (up, down) in [(5, 0), (0, 5), (7, 3)] {
-        let drop = |n: u64| Config {
+        let drop = |n: u64| PathModel {
             delay: Span::millis(5),
             loss: Choice::indices((0..n).map(|k| k * 13 + 2)),
-            ..Config::default()
+            ..PathModel::default()
         };
-        let sessions = both(100, Slot::Exponential(10 * MS));
-        let outcome = World { up: drop(up), down: drop(down), ..World::new(Mode::Open, sessions) }.run();
+        let sessions = both(100, ScheduleSlot::Exponential(10 * MS));
+        let outcome =
+            OwampWorld { up: drop(up), down: drop(down), ..OwampWorld::new(SecurityMode::Open, sessions) }
+                .run();
         check(&outcome, 2);
         for (sid, data) in &outcome.data {
             let lost = data.as_ref().unwrap().records.iter().filter(|r| r.received.is_none()).count() as u64;
@@ -103,8 +108,12 @@ fn loss_is_reported_by_direction() {
 #[test]
 fn clocks_apart_move_delays_alone() {
     for ms in [-400, 90, 400] {
-        let clocks = [HostClock::default(), HostClock { offset: Span::millis(ms), skew_ppb: 50_000 }];
-        let outcome = World { clocks, ..World::new(Mode::Encrypted, both(50, Slot::Fixed(10 * MS))) }.run();
+        let clocks = [SimClock::default(), SimClock { offset: Span::millis(ms), skew_ppb: 50_000 }];
+        let outcome = OwampWorld {
+            clocks,
+            ..OwampWorld::new(SecurityMode::Encrypted, both(50, ScheduleSlot::Fixed(10 * MS)))
+        }
+        .run();
         check(&outcome, 2);
         for (sid, data) in &outcome.data {
             let up = outcome.truth[sid].direction == Some(Direction::Up);
@@ -117,8 +126,10 @@ fn clocks_apart_move_delays_alone() {
         }
     }
     // If they differ more, everything counts as lost: the protocol cannot distinguish it from loss.
-    let clocks = [HostClock::default(), HostClock { offset: Span::seconds(2), skew_ppb: 0 }];
-    let outcome = World { clocks, ..World::new(Mode::Open, both(50, Slot::Fixed(10 * MS))) }.run();
+    let clocks = [SimClock::default(), SimClock { offset: Span::seconds(2), skew_ppb: 0 }];
+    let outcome =
+        OwampWorld { clocks, ..OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(10 * MS))) }
+            .run();
     assert_eq!(outcome.client, Ok(()));
     for data in outcome.data.values() {
         assert!(data.as_ref().unwrap().records.iter().all(|r| r.received.is_none()));
@@ -128,11 +139,11 @@ fn clocks_apart_move_delays_alone() {
 /// A sender that is delayed skips what is too late, reports it, and sends the rest in a burst.
 #[test]
 fn a_paused_sender_skips_and_says_so() {
-    for host in [Host::Client, Host::Server] {
-        let mut world = World::new(Mode::Authenticated, both(50, Slot::Fixed(20 * MS)));
-        world.troubles = vec![(Span::millis(600), Trouble::Pause(host, Span::millis(800)))];
+    for host in [SimHost::Client, SimHost::Server] {
+        let mut world = OwampWorld::new(SecurityMode::Authenticated, both(50, ScheduleSlot::Fixed(20 * MS)));
+        world.troubles = vec![(Span::millis(600), OwampTrouble::Pause(host, Span::millis(800)))];
         let outcome = world.run();
-        let sends = |d| d == if host == Host::Client { Direction::Up } else { Direction::Down };
+        let sends = |d| d == if host == SimHost::Client { Direction::Up } else { Direction::Down };
         for (sid, data) in &outcome.data {
             let data = data.as_ref().unwrap();
             if sends(outcome.truth[sid].direction.unwrap()) {
@@ -150,8 +161,8 @@ fn a_paused_sender_skips_and_says_so() {
 #[test]
 fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
     for ms in [0, 5, 20, 40, 60, 100, 200, 700, 1200, 1900] {
-        let mut world = World::new(Mode::Open, both(100, Slot::Fixed(20 * MS)));
-        world.troubles = vec![(Span::millis(ms), Trouble::Interrupt)];
+        let mut world = OwampWorld::new(SecurityMode::Open, both(100, ScheduleSlot::Fixed(20 * MS)));
+        world.troubles = vec![(Span::millis(ms), OwampTrouble::Interrupt)];
         let outcome = world.run();
         assert_eq!(outcome.client, Ok(()), "{ms} ms");
         assert!(outcome.took < Span::seconds(5), "{ms} ms: {:?}", outcome.took);
@@ -178,48 +189,50 @@ fn choice() -> impl Strategy<Value = Choice> {
     ]
 }
 
-fn path() -> impl Strategy<Value = Config> {
+fn path() -> impl Strategy<Value = PathModel> {
     (choice(), choice(), choice(), 0i64..60, 0i64..30, 0i64..15).prop_map(
-        |(loss, copies, late, by, lag, jitter)| Config {
+        |(loss, copies, late, by, lag, jitter)| PathModel {
             delay: Span::millis(5),
             loss,
             jitter: if jitter > 0 { Jitter::Uniform { max: Span::millis(jitter) } } else { Jitter::None },
-            duplication: Duplication { choice: copies, copies: 1, lag: Span::millis(lag) },
-            reordering: Reordering { choice: late, by: Span::millis(by) },
-            ..Config::default()
+            duplication: DuplicationModel { choice: copies, copies: 1, lag: Span::millis(lag) },
+            reordering: ReorderingModel { choice: late, by: Span::millis(by) },
+            ..PathModel::default()
         },
     )
 }
 
-fn slots() -> impl Strategy<Value = Vec<Slot>> {
-    let slot =
-        prop_oneof![(MS / 2..30 * MS).prop_map(Slot::Fixed), (MS / 2..30 * MS).prop_map(Slot::Exponential)];
+fn slots() -> impl Strategy<Value = Vec<ScheduleSlot>> {
+    let slot = prop_oneof![
+        (MS / 2..30 * MS).prop_map(ScheduleSlot::Fixed),
+        (MS / 2..30 * MS).prop_map(ScheduleSlot::Exponential)
+    ];
     prop::collection::vec(slot, 1..4)
 }
 
-fn host() -> impl Strategy<Value = Host> {
-    prop_oneof![Just(Host::Client), Just(Host::Server)]
+fn host() -> impl Strategy<Value = SimHost> {
+    prop_oneof![Just(SimHost::Client), Just(SimHost::Server)]
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = OwampTrouble> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..200);
     prop_oneof![
-        Just(Trouble::Break),
-        Just(Trouble::Interrupt),
-        host().prop_map(Trouble::Vanish),
-        (host(), -3000i64..3000).prop_map(|(h, ms)| Trouble::Step(h, Span::millis(ms))),
-        (host(), 0i64..3000).prop_map(|(h, ms)| Trouble::Pause(h, Span::millis(ms))),
-        (host(), bytes()).prop_map(|(h, bytes)| Trouble::Say(h, bytes)),
+        Just(OwampTrouble::Break),
+        Just(OwampTrouble::Interrupt),
+        host().prop_map(OwampTrouble::Vanish),
+        (host(), -3000i64..3000).prop_map(|(h, ms)| OwampTrouble::Step(h, Span::millis(ms))),
+        (host(), 0i64..3000).prop_map(|(h, ms)| OwampTrouble::Pause(h, Span::millis(ms))),
+        (host(), bytes()).prop_map(|(h, bytes)| OwampTrouble::Say(h, bytes)),
         (host(), 0usize..3, any::<bool>(), bytes())
-            .prop_map(|(h, k, known, b)| Trouble::Stray(h, k, known, b)),
-        (0usize..200).prop_map(Trouble::Again),
-        (host(), 0usize..3).prop_map(|(h, k)| Trouble::Complete(h, k)),
+            .prop_map(|(h, k, known, b)| OwampTrouble::Stray(h, k, known, b)),
+        (0usize..200).prop_map(OwampTrouble::Again),
+        (host(), 0usize..3).prop_map(|(h, k)| OwampTrouble::Complete(h, k)),
     ]
 }
 
 /// Whatever happens, a conversation ends, the server sends only to its client and not more than was granted, and memory
 /// is bounded.
-fn survive(outcome: &Outcome, granted: u64) {
+fn survive(outcome: &OwampSimOutcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
     assert!(outcome.server_sent <= granted, "{} sent", outcome.server_sent);
@@ -242,7 +255,7 @@ proptest! {
         up in path(), down in path(), slots in slots(), mode in 0..3usize, packets in 1u32..60, seed in any::<u64>(),
     ) {
         let sessions = both(packets, slots[0]).into_iter().map(|(d, n, _)| (d, n, slots.clone())).collect();
-        let world = World { up, down, seed, ..World::new(MODES[mode], sessions) };
+        let world = OwampWorld { up, down, seed, ..OwampWorld::new(MODES[mode], sessions) };
         check(&world.run(), 2);
     }
 
@@ -254,11 +267,11 @@ proptest! {
     ) {
         let sessions: Vec<_> = sessions
             .into_iter()
-            .map(|(up, n)| (if up { Direction::Up } else { Direction::Down }, n, vec![Slot::Exponential(20 * MS)]))
+            .map(|(up, n)| (if up { Direction::Up } else { Direction::Down }, n, vec![ScheduleSlot::Exponential(20 * MS)]))
             .collect();
         let granted = sessions.iter().filter(|s| s.0 == Direction::Down).map(|s| u64::from(s.1)).sum();
         let troubles = troubles.into_iter().map(|(ms, t)| (Span::millis(ms), t)).collect();
-        let world = World { up, down, troubles, ..World::new(MODES[mode], sessions) };
+        let world = OwampWorld { up, down, troubles, ..OwampWorld::new(MODES[mode], sessions) };
         survive(&world.run(), granted);
     }
 }
@@ -266,23 +279,23 @@ proptest! {
 /// Every kind of trouble at every step of a short conversation.
 #[test]
 fn anything_at_any_step_is_survived() {
-    let world = || World::new(Mode::Encrypted, both(5, Slot::Fixed(20 * MS)));
+    let world = || OwampWorld::new(SecurityMode::Encrypted, both(5, ScheduleSlot::Fixed(20 * MS)));
     let steps = world().run().steps;
     assert!(steps > 20);
     for step in 1..=steps {
         for trouble in [
-            Trouble::Break,
-            Trouble::Vanish(Host::Client),
-            Trouble::Vanish(Host::Server),
-            Trouble::Interrupt,
-            Trouble::Pause(Host::Client, Span::seconds(3)),
-            Trouble::Pause(Host::Server, Span::seconds(3)),
-            Trouble::Say(Host::Client, vec![3; 64]),
-            Trouble::Say(Host::Server, vec![3; 64]),
-            Trouble::Step(Host::Server, Span::seconds(-30)),
+            OwampTrouble::Break,
+            OwampTrouble::Vanish(SimHost::Client),
+            OwampTrouble::Vanish(SimHost::Server),
+            OwampTrouble::Interrupt,
+            OwampTrouble::Pause(SimHost::Client, Span::seconds(3)),
+            OwampTrouble::Pause(SimHost::Server, Span::seconds(3)),
+            OwampTrouble::Say(SimHost::Client, vec![3; 64]),
+            OwampTrouble::Say(SimHost::Server, vec![3; 64]),
+            OwampTrouble::Step(SimHost::Server, Span::seconds(-30)),
         ] {
             let place = format!("{trouble:?} at step {step}");
-            let outcome = World { at_step: Some((step, trouble)), ..world() }.run();
+            let outcome = OwampWorld { at_step: Some((step, trouble)), ..world() }.run();
             survive(&outcome, 5);
             assert!(outcome.took < Span::seconds(1000), "{place}: {:?}", outcome.took);
         }

@@ -17,16 +17,16 @@ const MAX_REORDERING: usize = 1000;
 
 /// How statistics are printed: options of owping.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Style {
+pub struct OwpingOptions {
     /// Width of the buckets in which delays are counted for median and percentiles, in seconds (`-b`).
     pub bucket: f64,
     /// Further percentiles, in percent (`-a`).
     pub percentiles: Vec<f64>,
 }
 
-impl Default for Style {
-    fn default() -> Style {
-        Style { bucket: 0.0001, percentiles: Vec::new() }
+impl Default for OwpingOptions {
+    fn default() -> OwpingOptions {
+        OwpingOptions { bucket: 0.0001, percentiles: Vec::new() }
     }
 }
 
@@ -36,12 +36,12 @@ pub struct Statistics {
     /// What its receiver recorded.
     pub data: SessionData,
     /// How to print it.
-    pub style: Style,
+    pub style: OwpingOptions,
 }
 
 /// What is counted, by the rules of owping.
 #[derive(Default)]
-struct Counted {
+struct OwpingCounts {
     /// By number: how many records of a received packet.
     received: HashMap<u32, u64>,
     lost: u64,
@@ -122,8 +122,8 @@ impl Statistics {
         self.data.records.iter().filter(move |record| !skipped(record.seq))
     }
 
-    fn count(&self) -> Counted {
-        let mut counted = Counted::default();
+    fn count(&self) -> OwpingCounts {
+        let mut counted = OwpingCounts::default();
         let mut order: Vec<u32> = Vec::new();
         for record in self.records() {
             let Some(delay) = delay(record) else {
@@ -203,7 +203,7 @@ impl Statistics {
     }
 }
 
-impl Counted {
+impl OwpingCounts {
     /// The upper edge of the bucket at which `share` of all sent packets have arrived, in seconds; `None` if fewer have.
     fn percentile(&self, share: f64, sent: u64, bucket: f64) -> Option<f64> {
         let mut arrived = 0;

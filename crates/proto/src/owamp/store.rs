@@ -2,7 +2,7 @@
 
 use super::message::DataRecord;
 use super::session::SessionData;
-use crate::amp::{Accept, Sid};
+use crate::amp::{AcceptCode, Sid};
 use core::net::IpAddr;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ impl Default for StoreLimits {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredSession {
     owner: Owner,
     bytes: u64,
     /// `None` while it runs.
@@ -46,7 +46,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct Store {
     limits: StoreLimits,
-    sessions: HashMap<Sid, Kept>,
+    sessions: HashMap<Sid, StoredSession>,
 }
 
 impl Store {
@@ -67,25 +67,31 @@ impl Store {
 
     /// Claims memory for a session of `packets` that is about to run, one record each. The oldest data of the same
     /// owner is removed to make room. Refused if the identifier is in use or there is no room.
-    pub fn claim(&mut self, sid: Sid, owner: &Owner, packets: u32, now: SteadyTime) -> Result<(), Accept> {
+    pub fn claim(
+        &mut self,
+        sid: Sid,
+        owner: &Owner,
+        packets: u32,
+        now: SteadyTime,
+    ) -> Result<(), AcceptCode> {
         self.expire(now);
         let bytes = Store::memory(packets as usize);
         if bytes > self.limits.memory_per_owner || bytes > self.limits.memory {
-            return Err(Accept::Permanent);
+            return Err(AcceptCode::Permanent);
         }
         if self.sessions.contains_key(&sid) {
-            return Err(Accept::Failure);
+            return Err(AcceptCode::Failure);
         }
         while self.bytes(Some(owner)) + bytes > self.limits.memory_per_owner {
             let kept = self.sessions.iter().filter(|(_, kept)| kept.owner == *owner);
             let oldest = kept.filter_map(|(sid, kept)| Some((*sid, kept.data.as_ref()?.1)));
-            let (oldest, _) = oldest.min_by_key(|(_, since)| *since).ok_or(Accept::Temporary)?;
+            let (oldest, _) = oldest.min_by_key(|(_, since)| *since).ok_or(AcceptCode::Temporary)?;
             self.sessions.remove(&oldest);
         }
         if self.bytes(None) + bytes > self.limits.memory {
-            return Err(Accept::Temporary);
+            return Err(AcceptCode::Temporary);
         }
-        self.sessions.insert(sid, Kept { owner: owner.clone(), bytes, data: None });
+        self.sessions.insert(sid, StoredSession { owner: owner.clone(), bytes, data: None });
         Ok(())
     }
 

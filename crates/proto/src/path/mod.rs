@@ -10,5 +10,5 @@ pub mod quotation;
 mod simulated;
 pub mod tracer;
 
-pub use quotation::{Cause, Family, MAX_LABELS, Quotation, QuotationError};
-pub use tracer::{Answer, Due, Plan, SLOTS, Tracer};
+pub use quotation::{IcmpCause, IcmpFamily, MAX_LABELS, Quotation, QuotationError};
+pub use tracer::{DueProbe, MAX_PROBES, ProbeAnswer, TracePlan, Tracer};

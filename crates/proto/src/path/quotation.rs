@@ -11,7 +11,7 @@ use jitlat_core::path::Label;
 /// Most labels kept of one packet; more than any network uses.
 pub const MAX_LABELS: usize = 16;
 /// Bytes to which the quoted packet is padded before extensions by a sender without a length field (RFC 4884 §5.5).
-const PADDED: usize = 128;
+const PADDED_BYTES: usize = 128;
 
 mod icmp {
     use super::Field;
@@ -75,7 +75,7 @@ mod extension {
 
 /// Version of the Internet protocol of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum IcmpFamily {
     /// ICMP.
     V4,
     /// ICMPv6.
@@ -84,7 +84,7 @@ pub enum Family {
 
 /// Why the packet went no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum IcmpCause {
     /// Its TTL expired.
     TimeExceeded,
     /// Nothing listens at its port.
@@ -97,7 +97,7 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotation {
     /// The kind of error.
-    pub cause: Cause,
+    pub cause: IcmpCause,
     /// Source address of the quoted packet.
     pub source: IpAddr,
     /// Its destination address.
@@ -142,33 +142,33 @@ impl Quotation {
     ///
     /// # Errors
     /// [`QuotationError`]. Invalid extensions are ignored, the quotation is kept.
-    pub fn parse(family: Family, message: &[u8]) -> Result<Quotation, QuotationError> {
+    pub fn parse(family: IcmpFamily, message: &[u8]) -> Result<Quotation, QuotationError> {
         let truncated = QuotationError::Truncated("its header");
         let kind = icmp::TYPE.read(message).ok_or(truncated)?;
         let code = icmp::CODE.read(message).ok_or(truncated)?;
         let cause = match (family, kind, code) {
-            (Family::V4, 11, _) | (Family::V6, 3, _) => Cause::TimeExceeded,
-            (Family::V4, 3, 3) | (Family::V6, 1, 4) => Cause::PortUnreachable,
-            (Family::V4, 3, code) | (Family::V6, 1, code) => Cause::Unreachable(code),
+            (IcmpFamily::V4, 11, _) | (IcmpFamily::V6, 3, _) => IcmpCause::TimeExceeded,
+            (IcmpFamily::V4, 3, 3) | (IcmpFamily::V6, 1, 4) => IcmpCause::PortUnreachable,
+            (IcmpFamily::V4, 3, code) | (IcmpFamily::V6, 1, code) => IcmpCause::Unreachable(code),
             _ => return Err(QuotationError::NoError(kind)),
         };
         let body = message.get(icmp::HEADER..).ok_or(truncated)?;
         let stated = match family {
-            Family::V4 => usize::from(icmp::LENGTH_V4.read(message).unwrap_or(0)) * 4,
-            Family::V6 => usize::from(icmp::LENGTH_V6.read(message).unwrap_or(0)) * 8,
+            IcmpFamily::V4 => usize::from(icmp::LENGTH_V4.read(message).unwrap_or(0)) * 4,
+            IcmpFamily::V6 => usize::from(icmp::LENGTH_V6.read(message).unwrap_or(0)) * 8,
         };
         let mut quotation = match family {
-            Family::V4 => ipv4(cause, body)?,
-            Family::V6 => ipv6(cause, body)?,
+            IcmpFamily::V4 => ipv4(cause, body)?,
+            IcmpFamily::V6 => ipv6(cause, body)?,
         };
         // Routers older than RFC 4884 pad to 128 bytes and state no length.
-        let at = if stated == 0 { PADDED } else { stated };
+        let at = if stated == 0 { PADDED_BYTES } else { stated };
         quotation.labels = body.get(at..).and_then(labels).unwrap_or_default();
         Ok(quotation)
     }
 }
 
-fn ipv4(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
+fn ipv4(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv4 header");
     let version_length = v4::VERSION_LENGTH.read(packet).ok_or(truncated)?;
     let header = usize::from(version_length & 0x0f) * 4;
@@ -199,7 +199,7 @@ fn ipv4(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
 }
 
 /// Our own probes have no extension headers; a quoted packet with some is not ours.
-fn ipv6(cause: Cause, packet: &[u8]) -> Result<Quotation, QuotationError> {
+fn ipv6(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv6 header");
     let first = v6::FIRST.read(packet).ok_or(truncated)?;
     if first >> 28 != 6 {
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn quoted(family: Family) -> Quoted {
+    fn quoted(family: IcmpFamily) -> Quoted {
         Quoted {
             family,
             protocol: 17,
@@ -295,20 +295,21 @@ mod tests {
 
     #[test]
     fn what_routers_quote_is_read() {
-        for (family, kind, source) in [(Family::V4, 11, "192.0.2.1"), (Family::V6, 3, "2001:db8::1")] {
+        for (family, kind, source) in [(IcmpFamily::V4, 11, "192.0.2.1"), (IcmpFamily::V6, 3, "2001:db8::1")]
+        {
             let q = Quotation::parse(family, &message(&quoted(family), [kind, 0], None, &[])).unwrap();
-            assert_eq!((q.cause, q.source), (Cause::TimeExceeded, source.parse().unwrap()));
+            assert_eq!((q.cause, q.source), (IcmpCause::TimeExceeded, source.parse().unwrap()));
             assert_eq!((q.protocol, q.ttl, q.traffic_class), (17, 1, 46 << 2 | 1));
             assert_eq!((q.ports, q.payload, q.labels), ([40_000, 33_434], Some(52), vec![]));
         }
         let code = |family, kind, code| {
             Quotation::parse(family, &message(&quoted(family), [kind, code], None, &[])).map(|q| q.cause)
         };
-        assert_eq!(code(Family::V4, 3, 3), Ok(Cause::PortUnreachable));
-        assert_eq!(code(Family::V6, 1, 4), Ok(Cause::PortUnreachable));
-        assert_eq!(code(Family::V4, 3, 13), Ok(Cause::Unreachable(13)));
-        assert_eq!(code(Family::V4, 8, 0), Err(QuotationError::NoError(8)));
-        assert_eq!(code(Family::V6, 135, 0), Err(QuotationError::NoError(135)));
+        assert_eq!(code(IcmpFamily::V4, 3, 3), Ok(IcmpCause::PortUnreachable));
+        assert_eq!(code(IcmpFamily::V6, 1, 4), Ok(IcmpCause::PortUnreachable));
+        assert_eq!(code(IcmpFamily::V4, 3, 13), Ok(IcmpCause::Unreachable(13)));
+        assert_eq!(code(IcmpFamily::V4, 8, 0), Err(QuotationError::NoError(8)));
+        assert_eq!(code(IcmpFamily::V6, 135, 0), Err(QuotationError::NoError(135)));
     }
 
     #[test]
@@ -317,7 +318,7 @@ mod tests {
             Label { label: 24_015, traffic_class: 5, bottom: false, ttl: 1 },
             Label { label: 0xfffff, traffic_class: 0, bottom: true, ttl: 255 },
         ];
-        for (family, kind) in [(Family::V4, 11), (Family::V6, 3)] {
+        for (family, kind) in [(IcmpFamily::V4, 11), (IcmpFamily::V6, 3)] {
             for stated in [None, Some(128), Some(160)] {
                 let bytes = message(&quoted(family), [kind, 0], stated, &stack);
                 assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, stack, "{family:?} {stated:?}");
@@ -337,17 +338,17 @@ mod tests {
 
     #[test]
     fn truncated_and_invalid_messages_are_errors() {
-        let whole = message(&quoted(Family::V4), [11, 0], None, &[]);
+        let whole = message(&quoted(IcmpFamily::V4), [11, 0], None, &[]);
         for (cut, part) in
             [(0, "its header"), (7, "its header"), (8, "IPv4 header"), (27, "IPv4 header"), (30, "ports")]
         {
-            let error = Quotation::parse(Family::V4, &whole[..cut]).unwrap_err().to_string();
+            let error = Quotation::parse(IcmpFamily::V4, &whole[..cut]).unwrap_err().to_string();
             assert!(error.contains(part), "{cut}: {error}");
         }
         let with = |at: usize, byte: u8| {
             let mut bytes = whole.clone();
             bytes[8 + at] = byte;
-            Quotation::parse(Family::V4, &bytes).unwrap_err()
+            Quotation::parse(IcmpFamily::V4, &bytes).unwrap_err()
         };
         assert_eq!(with(0, 0x65), QuotationError::NotIp);
         assert_eq!(with(0, 0x44), QuotationError::NotIp);
@@ -358,7 +359,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic_or_keep_many_labels(bytes in proptest::collection::vec(any::<u8>(), 0..400), v6: bool) {
-            let family = if v6 { Family::V6 } else { Family::V4 };
+            let family = if v6 { IcmpFamily::V6 } else { IcmpFamily::V4 };
             if let Ok(q) = Quotation::parse(family, &bytes) {
                 prop_assert!(q.labels.len() <= MAX_LABELS);
             }
@@ -367,11 +368,11 @@ mod tests {
         #[test]
         fn spoilt_quotations_do_no_harm(at in 0usize..220, byte: u8, cut in 0usize..220) {
             let stack = [Label { label: 7, traffic_class: 1, bottom: true, ttl: 3 }];
-            let mut bytes = message(&quoted(Family::V4), [11, 0], Some(128), &stack);
+            let mut bytes = message(&quoted(IcmpFamily::V4), [11, 0], Some(128), &stack);
             let n = bytes.len();
             bytes[at % n] = byte;
             bytes.truncate(cut.max(1));
-            let _ = Quotation::parse(Family::V4, &bytes);
+            let _ = Quotation::parse(IcmpFamily::V4, &bytes);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! A path of routers in virtual time, which quote what reaches them, and the bytes of their errors.
 
-use super::quotation::{Family, Quotation};
-use super::tracer::{Answer, Plan, Tracer};
+use super::quotation::{IcmpFamily, Quotation};
+use super::tracer::{ProbeAnswer, TracePlan, Tracer};
 use crate::echo::checksum;
 use core::net::IpAddr;
-use jitlat_core::path::{End, Label, Path};
+use jitlat_core::path::{Label, Path, PathEnd};
 use jitlat_core::{Span, SteadyTime, Transport, WallTime};
 
 /// A packet as it is quoted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted {
-    pub family: Family,
+    pub family: IcmpFamily,
     pub protocol: u8,
     pub ports: [u16; 2],
     pub traffic_class: u8,
@@ -21,10 +21,10 @@ pub(crate) struct Quoted {
 
 pub const V4: [[u8; 4]; 2] = [[192, 0, 2, 1], [192, 0, 2, 99]];
 
-pub fn addresses(family: Family) -> [IpAddr; 2] {
+pub fn addresses(family: IcmpFamily) -> [IpAddr; 2] {
     match family {
-        Family::V4 => V4.map(IpAddr::from),
-        Family::V6 => ["2001:db8::1", "2001:db8::99"].map(|a| a.parse().unwrap()),
+        IcmpFamily::V4 => V4.map(IpAddr::from),
+        IcmpFamily::V6 => ["2001:db8::1", "2001:db8::99"].map(|a| a.parse().unwrap()),
     }
 }
 
@@ -32,16 +32,16 @@ pub fn addresses(family: Family) -> [IpAddr; 2] {
 /// which it does not.
 pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
     let mut packet = match q.family {
-        Family::V4 => {
+        IcmpFamily::V4 => {
             let mut header = vec![0x45, q.traffic_class, 0, 0, 0, 0, 0, 0, q.ttl, q.protocol, 0, 0];
             header.extend(V4.concat());
             header
         }
-        Family::V6 => {
+        IcmpFamily::V6 => {
             let first = 6 << 28 | u32::from(q.traffic_class) << 20 | 0x12345;
             let mut header = first.to_be_bytes().to_vec();
             header.extend([0, 0, q.protocol, q.ttl]);
-            for address in addresses(Family::V6) {
+            for address in addresses(IcmpFamily::V6) {
                 let IpAddr::V6(address) = address else { unreachable!() };
                 header.extend(address.octets());
             }
@@ -58,8 +58,8 @@ pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label
     packet.resize(stated.unwrap_or(128), 0);
     if let Some(stated) = stated {
         match q.family {
-            Family::V4 => message[5] = (stated / 4) as u8,
-            Family::V6 => message[4] = (stated / 8) as u8,
+            IcmpFamily::V4 => message[5] = (stated / 4) as u8,
+            IcmpFamily::V6 => message[4] = (stated / 8) as u8,
         }
     }
     let mut structure = vec![0x20, 0, 0, 0];
@@ -88,19 +88,19 @@ struct Router {
 }
 
 /// Traces a path of `routers` with the destination behind the last.
-fn trace(plan: &Plan, routers: &[Router], destination_answers: bool) -> Path {
+fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Path {
     const PORT: u16 = 50_000;
-    let family = if plan.destination.is_ipv4() { Family::V4 } else { Family::V6 };
+    let family = if plan.destination.is_ipv4() { IcmpFamily::V4 } else { IcmpFamily::V6 };
     let (exceeded, unreachable) = match family {
-        Family::V4 => ([11, 0], [3, 3]),
-        Family::V6 => ([3, 0], [1, 4]),
+        IcmpFamily::V4 => ([11, 0], [3, 3]),
+        IcmpFamily::V6 => ([3, 0], [1, 4]),
     };
     let epoch = WallTime(1_700_000_000_000_000_000);
     let wall = |t: SteadyTime| epoch + Span(t.0);
     let router = |k: usize| -> IpAddr {
         match family {
-            Family::V4 => [10, 0, 0, k as u8].into(),
-            Family::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, k as u16].into(),
+            IcmpFamily::V4 => [10, 0, 0, k as u8].into(),
+            IcmpFamily::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, k as u16].into(),
         }
     };
     let mut now = SteadyTime(0);
@@ -149,9 +149,9 @@ fn trace(plan: &Plan, routers: &[Router], destination_answers: bool) -> Path {
             let ports = |port: u16| port.checked_sub(PORT);
             assert_eq!(tracer.slot(&quotation, PORT, ports), Some(slot));
             assert_eq!(tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, PORT, ports), None);
-            tracer.answer(slot, Answer::of_quotation(quotation.clone(), from, wall(at)), now);
+            tracer.answer(slot, ProbeAnswer::of_quotation(quotation.clone(), from, wall(at)), now);
             // A second answer is ignored.
-            tracer.answer(slot, Answer::of_quotation(quotation, from, wall(at)), now);
+            tracer.answer(slot, ProbeAnswer::of_quotation(quotation, from, wall(at)), now);
         }
         if tracer.round() == 1 {
             tracer.forget_silence();
@@ -172,10 +172,11 @@ fn routers() -> Vec<Router> {
 
 #[test]
 fn hops_delays_code_points_and_labels_come_out_as_they_are() {
-    for family in [Family::V4, Family::V6] {
+    for family in [IcmpFamily::V4, IcmpFamily::V6] {
         for transport in [Transport::Udp, Transport::Tcp] {
             let [source, destination] = addresses(family);
-            let plan = Plan { transport, dscp: "EF".parse().unwrap(), ..Plan::new(source, destination) };
+            let plan =
+                TracePlan { transport, dscp: "EF".parse().unwrap(), ..TracePlan::new(source, destination) };
             let path = trace(&plan, &routers(), true);
             assert!(path.reached, "{path:?}");
             let answered: Vec<(u64, u64)> = path.hops.iter().map(|h| (h.sent, h.answered)).collect();
@@ -185,16 +186,16 @@ fn hops_delays_code_points_and_labels_come_out_as_they_are() {
             let [rewrite] = path.rewrites[..] else { panic!("{:?}", path.rewrites) };
             assert_eq!((rewrite.after_ttl, rewrite.at_ttl, rewrite.from, rewrite.to), (2, 3, 46, 0));
             assert_eq!(path.hops[2].labels[0].label, 24_000);
-            assert_eq!(path.hops[4].end, Some(End::Destination));
+            assert_eq!(path.hops[4].end, Some(PathEnd::Destination));
         }
     }
 }
 
 #[test]
 fn a_silent_end_is_not_asked_for_ever() {
-    let [source, destination] = addresses(Family::V4);
-    let path = trace(&Plan::new(source, destination), &routers(), false);
+    let [source, destination] = addresses(IcmpFamily::V4);
+    let path = trace(&TracePlan::new(source, destination), &routers(), false);
     assert_eq!((path.reached, path.hops.len()), (false, 3));
-    let nobody = trace(&Plan::new(source, destination), &[], false);
+    let nobody = trace(&TracePlan::new(source, destination), &[], false);
     assert_eq!((nobody.reached, nobody.hops.len()), (false, 0));
 }

@@ -3,21 +3,21 @@
 //! All UDP probes have the same addresses and ports, so that load-balancing routers keep them on one path; they are
 //! distinguished by their lengths. TCP probes are connection attempts, distinguished by their source ports.
 
-use super::quotation::{Cause, Quotation};
+use super::quotation::{IcmpCause, Quotation};
 use core::net::IpAddr;
-use jitlat_core::path::{End, HopReplies, Label, Path, Reply};
+use jitlat_core::path::{HopReplies, Label, Path, PathEnd, ProbeReply};
 use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
 
 /// Shortest payload of a probe by UDP, bytes.
-pub const SHORTEST: u16 = 32;
+pub const MIN_PAYLOAD: u16 = 32;
 /// Probes that can be distinguished at a time: lengths, or ports.
-pub const SLOTS: u16 = 128;
+pub const MAX_PROBES: u16 = 128;
 /// After this many silent hops at the end, no further hops are probed.
 const MAX_SILENT_HOPS: usize = 4;
 
 /// What to probe, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct TracePlan {
     /// This host's address.
     pub source: IpAddr,
     /// The far host's.
@@ -37,13 +37,13 @@ pub struct Plan {
     /// The largest time to live to try.
     pub hops: u8,
     /// How long to wait for an answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
-impl Plan {
+impl TracePlan {
     /// The default plan: ten probes to each of at most thirty hops, one a second.
-    pub fn new(source: IpAddr, destination: IpAddr) -> Plan {
-        Plan {
+    pub fn new(source: IpAddr, destination: IpAddr) -> TracePlan {
+        TracePlan {
             source,
             destination,
             transport: Transport::Udp,
@@ -53,30 +53,30 @@ impl Plan {
             period: Span::seconds(1),
             spacing: Span::millis(20),
             hops: 30,
-            patience: Span::seconds(2),
+            timeout: Span::seconds(2),
         }
     }
 }
 
 /// A probe to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueProbe {
     /// Its slot, which determines its length or source port.
     pub slot: u16,
     /// Its time to live.
     pub ttl: u8,
 }
 
-impl Due {
+impl DueProbe {
     /// Bytes of payload of a probe by UDP.
     pub fn payload(self) -> u16 {
-        SHORTEST + self.slot
+        MIN_PAYLOAD + self.slot
     }
 }
 
 /// An answer that is about one of our probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProbeAnswer {
     /// Its sender.
     pub from: IpAddr,
     /// When it arrived.
@@ -86,20 +86,20 @@ pub struct Answer {
     /// Labels in the quotation.
     pub labels: Vec<Label>,
     /// Set if the path ends at its sender.
-    pub end: Option<End>,
+    pub end: Option<PathEnd>,
 }
 
-impl Answer {
+impl ProbeAnswer {
     /// The answer for `quotation` in an error of `from`. "Port unreachable" is the destination's own answer.
-    pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> Answer {
+    pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> ProbeAnswer {
         let end = match quotation.cause {
-            Cause::TimeExceeded => None,
-            Cause::PortUnreachable if from == quotation.destination => Some(End::Destination),
-            Cause::PortUnreachable => Some(End::Unreachable(3)),
-            Cause::Unreachable(code) => Some(End::Unreachable(code)),
+            IcmpCause::TimeExceeded => None,
+            IcmpCause::PortUnreachable if from == quotation.destination => Some(PathEnd::Destination),
+            IcmpCause::PortUnreachable => Some(PathEnd::Unreachable(3)),
+            IcmpCause::Unreachable(code) => Some(PathEnd::Unreachable(code)),
         };
         let traffic_class = Some(quotation.traffic_class);
-        Answer { from, at, traffic_class, labels: quotation.labels, end }
+        ProbeAnswer { from, at, traffic_class, labels: quotation.labels, end }
     }
 }
 
@@ -118,7 +118,7 @@ struct Outstanding {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Tracer {
-    plan: Plan,
+    plan: TracePlan,
     /// When the current round began.
     round_start: SteadyTime,
     round: u32,
@@ -135,7 +135,7 @@ pub struct Tracer {
 
 impl Tracer {
     /// Begins at `now`.
-    pub fn new(plan: Plan, now: SteadyTime) -> Tracer {
+    pub fn new(plan: TracePlan, now: SteadyTime) -> Tracer {
         let last = plan.hops.max(1);
         Tracer {
             round_start: now,
@@ -143,7 +143,7 @@ impl Tracer {
             next_ttl: 1,
             next_at: now,
             slot: 0,
-            outstanding: vec![None; SLOTS.into()],
+            outstanding: vec![None; MAX_PROBES.into()],
             replies: vec![HopReplies::default(); last.into()],
             last,
             over_at: now,
@@ -152,12 +152,12 @@ impl Tracer {
     }
 
     /// The plan.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &TracePlan {
         &self.plan
     }
 
     /// The next probe, if one is due: send it, then call [`Tracer::sent`].
-    pub fn poll_probe(&mut self, now: SteadyTime) -> Option<Due> {
+    pub fn poll_probe(&mut self, now: SteadyTime) -> Option<DueProbe> {
         if self.round == self.plan.probes || now < self.next_at {
             return None;
         }
@@ -165,11 +165,11 @@ impl Tracer {
             self.end_round(now);
             return None;
         }
-        let due = Due { slot: self.slot, ttl: self.next_ttl };
-        self.slot = (self.slot + 1) % SLOTS;
+        let due = DueProbe { slot: self.slot, ttl: self.next_ttl };
+        self.slot = (self.slot + 1) % MAX_PROBES;
         self.next_ttl += 1;
         self.next_at = now + self.plan.spacing;
-        self.over_at = now + self.plan.patience;
+        self.over_at = now + self.plan.timeout;
         if self.next_ttl > self.last {
             self.end_round(now);
         }
@@ -184,8 +184,8 @@ impl Tracer {
     }
 
     /// Records that `due` was sent at `at`.
-    pub fn sent(&mut self, due: Due, at: WallTime, now: SteadyTime) {
-        let until = now + self.plan.patience;
+    pub fn sent(&mut self, due: DueProbe, at: WallTime, now: SteadyTime) {
+        let until = now + self.plan.timeout;
         self.replies[usize::from(due.ttl) - 1].sent += 1;
         self.outstanding[usize::from(due.slot)] = Some(Outstanding { ttl: due.ttl, sent: at, until });
         self.over_at = self.over_at.max(until);
@@ -208,7 +208,7 @@ impl Tracer {
         }
         match self.plan.transport {
             Transport::Udp if source == from_port => {
-                quotation.payload?.checked_sub(SHORTEST).filter(|slot| *slot < SLOTS)
+                quotation.payload?.checked_sub(MIN_PAYLOAD).filter(|slot| *slot < MAX_PROBES)
             }
             Transport::Udp => None,
             Transport::Tcp => slot_of_port(source),
@@ -216,11 +216,11 @@ impl Tracer {
     }
 
     /// Records an answer to the probe of `slot`. A second answer, or a late one, is ignored.
-    pub fn answer(&mut self, slot: u16, answer: Answer, now: SteadyTime) {
+    pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) {
         let Some(place) = self.outstanding.get_mut(usize::from(slot)) else { return };
         let Some(probe) = place.take_if(|p| now <= p.until) else { return };
-        let Answer { from, at, traffic_class, labels, end } = answer;
-        let reply = Reply { from, rtt: at - probe.sent, traffic_class, labels, end };
+        let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
+        let reply = ProbeReply { from, rtt: at - probe.sent, traffic_class, labels, end };
         self.replies[usize::from(probe.ttl) - 1].replies.push(reply);
         if end.is_some() {
             self.last = self.last.min(probe.ttl);
@@ -251,7 +251,7 @@ impl Tracer {
 
     /// The results so far.
     pub fn path(&self) -> Path {
-        let Plan { source, destination, transport, port, dscp, .. } = self.plan;
+        let TracePlan { source, destination, transport, port, dscp, .. } = self.plan;
         Path::new([source, destination], (transport, port, dscp), &self.replies)
     }
 }

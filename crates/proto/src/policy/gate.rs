@@ -1,8 +1,8 @@
 //! [`Gate`]: what clients hold, counted against the [`Policy`].
 
 use super::proofs::WrongProofs;
-use super::wasted::WastedPlaces;
-use super::{Limit, Policy, Quota, Refusal, Scope, Service};
+use super::wasted::WastedGrants;
+use super::{LimitRefusal, Policy, PolicyRefusal, Quota, Scope, Service};
 use crate::access::ClientAddress;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
@@ -51,7 +51,7 @@ pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
 
 /// Grants what the policy allows, and counts it until it is given back. Clones share the same counts.
 #[derive(Clone)]
-pub struct Gate(Arc<Shared>);
+pub struct Gate(Arc<GateShared>);
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,25 +59,25 @@ impl fmt::Debug for Gate {
     }
 }
 
-struct Shared {
+struct GateShared {
     policy: Policy,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
 }
 
 #[derive(Default)]
-struct State {
-    granted: Vec<Held>,
+struct GateState {
+    granted: Vec<HeldGrant>,
     on_eviction: Vec<Weak<dyn Fn() + Send + Sync>>,
     next: u64,
     proofs: WrongProofs,
-    wasted: WastedPlaces,
+    wasted: WastedGrants,
     /// The latest time given so far.
     now: Option<SteadyTime>,
 }
 
 /// Something granted.
 #[derive(Debug)]
-struct Held {
+struct HeldGrant {
     number: u64,
     service: Service,
     client: ClientAddress,
@@ -122,7 +122,7 @@ impl Activity {
         let used = SteadyTime(self.used.load(Relaxed));
         let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
-        let of = |idle: Span, patience: Span| (idle >= patience).then_some(idle.0 / (patience.0 / 1000));
+        let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
         let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
         // Words alone keep it only so long.
         let words = match (self.was_used(), again) {
@@ -194,7 +194,7 @@ impl Drop for Grant {
 
 /// Room for a table of sessions.
 #[derive(Debug)]
-pub struct Table {
+pub struct TableGrant {
     /// Sessions.
     pub entries: usize,
     /// Of these, sessions of one client.
@@ -234,7 +234,7 @@ const RESOURCES: [Resource; 3] = [
 
 impl Scope {
     /// Whether what `client` has of `service` is counted together with `held`.
-    fn includes(self, held: &Held, service: Service, client: ClientAddress) -> bool {
+    fn includes(self, held: &HeldGrant, service: Service, client: ClientAddress) -> bool {
         (!self.is_of_a_service() || held.service == service)
             && (!self.is_of_a_client() || held.client == client)
     }
@@ -244,13 +244,13 @@ impl Scope {
 struct Reached {
     scope: Scope,
     resource: &'static Resource,
-    limit: Limit,
+    limit: LimitRefusal,
 }
 
 impl Gate {
     /// A gate with everything free.
     pub fn new(policy: Policy) -> Gate {
-        Gate(Arc::new(Shared { policy, state: Mutex::default() }))
+        Gate(Arc::new(GateShared { policy, state: Mutex::default() }))
     }
 
     /// Its policy.
@@ -265,7 +265,7 @@ impl Gate {
         state.on_eviction.push(Arc::downgrade(on_eviction));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -282,18 +282,18 @@ impl Gate {
         address: IpAddr,
         ask: Ask,
         now: SteadyTime,
-    ) -> Result<Grant, Refusal> {
+    ) -> Result<Grant, PolicyRefusal> {
         let policy = self.policy();
         policy.admits(service, address)?;
         let client = ClientAddress::of(address);
         let mut state = self.state();
         state.now = state.now.max(Some(now));
         if let Some(wait) = state.proofs.wait(client, now).filter(|_| ask.connections > 0) {
-            return Err(Refusal::WrongKeys(wait));
+            return Err(PolicyRefusal::WrongKeys(wait));
         }
         while let Err(reached) = state.check(policy, service, client, ask) {
             if !state.make_room(&reached, service, (client, ask.proven), now) {
-                return Err(Refusal::Limit(reached.limit));
+                return Err(PolicyRefusal::Limit(reached.limit));
             }
         }
         Ok(self.grant(&mut state, service, client, ask, now))
@@ -301,7 +301,7 @@ impl Gate {
 
     fn grant(
         &self,
-        state: &mut State,
+        state: &mut GateState,
         service: Service,
         client: ClientAddress,
         ask: Ask,
@@ -310,13 +310,19 @@ impl Gate {
         state.next += 1;
         let number = state.next;
         let activity = Arc::new(Activity::new(now, ask.proven));
-        state.granted.push(Held { number, service, client, ask, activity: Arc::clone(&activity) });
+        state.granted.push(HeldGrant { number, service, client, ask, activity: Arc::clone(&activity) });
         Grant { gate: self.clone(), number, activity }
     }
 
     /// Reserves memory for a table of at most `entries` sessions of `service`, each of `size` bytes, which are not admitted
     /// one by one: at most a sixteenth of the memory of all, so that others have room.
-    pub fn reserve_table(&self, service: Service, entries: usize, size: usize, now: SteadyTime) -> Table {
+    pub fn reserve_table(
+        &self,
+        service: Service,
+        entries: usize,
+        size: usize,
+        now: SteadyTime,
+    ) -> TableGrant {
         let policy = self.policy();
         let size = size.max(1) as u64;
         let least = |limits: [Option<u64>; 2]| limits.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -328,7 +334,7 @@ impl Gate {
             ([Scope::ServiceClient, Scope::Client], [Scope::ServiceTotal, Scope::Total]);
         let mut state = self.state();
         let used = |scope: Scope| -> u64 {
-            let of_scope = |held: &&Held| !scope.is_of_a_service() || held.service == service;
+            let of_scope = |held: &&HeldGrant| !scope.is_of_a_service() || held.service == service;
             state.granted.iter().filter(of_scope).map(|held| held.ask.memory).sum()
         };
         let free =
@@ -341,7 +347,7 @@ impl Gate {
         let grant =
             self.grant(&mut state, service, ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
         grant.set_busy();
-        Table { entries: entries as usize, per_client: per_client as usize, memory: grant }
+        TableGrant { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
 
     /// `address` gave a wrong key: after a second one it has to wait before it may connect again. Returns whether that
@@ -368,7 +374,7 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     fn check(
         &self,
         policy: &Policy,
@@ -405,7 +411,7 @@ impl State {
         if scope.is_of_a_client() {
             return false;
         }
-        let of = |held: &Held| {
+        let of = |held: &HeldGrant| {
             if scope.includes(held, service, client) { (resource.asked)(&held.ask) } else { 0 }
         };
         // Of each client: how much, and in how many pieces.
@@ -441,13 +447,13 @@ impl State {
 }
 
 impl Resource {
-    fn refusal(&self, scope: Scope, allowed: u64, used: u64, asked: u64) -> Limit {
+    fn refusal(&self, scope: Scope, allowed: u64, used: u64, asked: u64) -> LimitRefusal {
         let name = self.names[scope as usize];
         if !self.is_memory {
-            return Limit::new(name, allowed, "one more");
+            return LimitRefusal::new(name, allowed, "one more");
         }
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
         let beside = format!("{} MB beside {} MB in use", mb(asked), mb(used));
-        Limit::new(name, format_args!("{} MB", mb(allowed)), beside)
+        LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)
     }
 }

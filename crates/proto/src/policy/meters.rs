@@ -10,14 +10,14 @@ use std::sync::Arc;
 /// Limits the packets and bytes that one service answers. Those of all services share the accounts of all services.
 #[derive(Clone, Debug)]
 pub struct Meters {
-    all: Shared,
+    all: MeterAccounts,
     client: Option<Arc<Accounts>>,
     total: Option<Arc<Accounts>>,
 }
 
 /// The accounts of all services.
 #[derive(Clone, Debug)]
-struct Shared {
+struct MeterAccounts {
     client: Arc<Accounts>,
     total: Option<Arc<Accounts>>,
     seed: u64,
@@ -39,7 +39,7 @@ fn if_limited(quota: &Quota, seed: u64) -> Option<Arc<Accounts>> {
 impl Meters {
     /// Those of all services together. `seed` is random: see [`Accounts::new`].
     pub fn new(policy: &Policy, seed: u64) -> Meters {
-        let all = Shared {
+        let all = MeterAccounts {
             client: Arc::new(accounts(&policy.client, seed)),
             total: if_limited(&policy.total, seed),
             seed,

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use jitlat_core::SteadyTime;
-//! use jitlat_proto::policy::{Ask, Gate, Policy, Refusal, TWAMP};
+//! use jitlat_proto::policy::{Ask, Gate, Policy, PolicyRefusal, TWAMP};
 //!
 //! let mut policy = Policy::default();
 //! policy.networks.deny.push("192.0.2.0/24".parse().unwrap());
@@ -11,7 +11,7 @@
 //! let now = SteadyTime(0);
 //! let granted = gate.admit(TWAMP, "198.51.100.7".parse()?, Ask::CONNECTION, now)?;
 //! let refused = gate.admit(TWAMP, "192.0.2.7".parse()?, Ask::CONNECTION, now).unwrap_err();
-//! assert_eq!(refused, Refusal::Network);
+//! assert_eq!(refused, PolicyRefusal::Network);
 //! drop(granted); // What was granted is free again.
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -24,8 +24,8 @@ mod proofs;
 mod quota;
 mod wasted;
 
-pub use crate::jitlat::limits::Refusal as Limit;
-pub use gate::{Ask, Gate, Grant, OnEviction, Table};
+pub use crate::jitlat::limits::LimitRefusal;
+pub use gate::{Ask, Gate, Grant, OnEviction, TableGrant};
 pub use keys::Keys;
 pub use meters::Meters;
 pub use quota::{Quota, Scope};
@@ -85,7 +85,7 @@ impl Networks {
 
 /// The rules of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct ServiceRules {
     /// Not served at all.
     pub off: bool,
     /// Served without proof of a key although a key is configured.
@@ -110,13 +110,13 @@ pub struct Policy {
     /// What all clients get of all services together.
     pub total: Quota,
     /// The rules of each service; without an entry those of all services.
-    pub services: BTreeMap<Service, Rules>,
+    pub services: BTreeMap<Service, ServiceRules>,
 }
 
 impl Default for Policy {
     /// Safe for a host on the open Internet with 4 GB of memory.
     fn default() -> Policy {
-        let rules = |connections: Option<(usize, usize)>, sessions: Option<(usize, usize)>| Rules {
+        let rules = |connections: Option<(usize, usize)>, sessions: Option<(usize, usize)>| ServiceRules {
             client: Quota {
                 connections: connections.map(|c| c.1),
                 sessions: sessions.map(|s| s.1),
@@ -127,7 +127,7 @@ impl Default for Policy {
                 sessions: sessions.map(|s| s.0),
                 ..Quota::default()
             },
-            ..Rules::default()
+            ..ServiceRules::default()
         };
         Policy {
             networks: Networks::default(),
@@ -159,7 +159,7 @@ impl Default for Policy {
 
 /// Why something is not granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PolicyRefusal {
     /// Its address is not among those served.
     #[error("this address is not served here")]
     Network,
@@ -168,7 +168,7 @@ pub enum Refusal {
     Off,
     /// A limit would be exceeded.
     #[error(transparent)]
-    Limit(#[from] Limit),
+    Limit(#[from] LimitRefusal),
     /// This address gave wrong keys.
     #[error("wrong keys came from this address; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
     WrongKeys(Span),
@@ -176,7 +176,7 @@ pub enum Refusal {
 
 impl Policy {
     /// The rules of `service`, to be changed.
-    pub fn service(&mut self, service: Service) -> &mut Rules {
+    pub fn service(&mut self, service: Service) -> &mut ServiceRules {
         self.services.entry(service).or_default()
     }
 
@@ -191,13 +191,13 @@ impl Policy {
     }
 
     /// Whether `service` is served to `address` at all.
-    pub fn admits(&self, service: Service, address: IpAddr) -> Result<(), Refusal> {
+    pub fn admits(&self, service: Service, address: IpAddr) -> Result<(), PolicyRefusal> {
         let rules = self.services.get(service);
         if rules.is_some_and(|r| r.off) {
-            return Err(Refusal::Off);
+            return Err(PolicyRefusal::Off);
         }
         let served = self.networks.admit(address) && rules.is_none_or(|r| r.networks.admit(address));
-        if served { Ok(()) } else { Err(Refusal::Network) }
+        if served { Ok(()) } else { Err(PolicyRefusal::Network) }
     }
 
     /// The limits of `service` in `scope`.

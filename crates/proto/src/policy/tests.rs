@@ -13,9 +13,9 @@ fn second(s: i64) -> SteadyTime {
     SteadyTime(s * 1_000_000_000)
 }
 
-fn limit_of(refused: Result<Grant, Refusal>) -> &'static str {
+fn limit_of(refused: Result<Grant, PolicyRefusal>) -> &'static str {
     match refused.unwrap_err() {
-        Refusal::Limit(limit) => limit.limit,
+        PolicyRefusal::Limit(limit) => limit.limit,
         other => panic!("{other}"),
     }
 }
@@ -45,7 +45,7 @@ fn a_service_that_is_off_admits_nobody() {
         let mut policy = Policy::default();
         policy.service(service).off = true;
         let gate = Gate::new(policy);
-        assert_eq!(gate.admit(service, ip(A), Ask::CONNECTION, second(0)).unwrap_err(), Refusal::Off);
+        assert_eq!(gate.admit(service, ip(A), Ask::CONNECTION, second(0)).unwrap_err(), PolicyRefusal::Off);
         let others = SERVICES.iter().filter(|other| *other != service);
         for other in others {
             assert!(
@@ -63,7 +63,7 @@ fn switches_are_those_of_the_service() {
         assert!(!policy.is_off(service) && !policy.is_open(service), "{service}");
         policy.service(service).open = true;
         assert!(!policy.is_off(service) && policy.is_open(service), "{service}");
-        *policy.service(service) = Rules { off: true, ..Rules::default() };
+        *policy.service(service) = ServiceRules { off: true, ..ServiceRules::default() };
         assert!(policy.is_off(service) && !policy.is_open(service), "{service}");
     }
 }
@@ -75,7 +75,7 @@ fn a_connection_needs_no_wait_for_right_keys_and_sessions_need_none() {
     for _ in 0..3 {
         gate.wrong_key(ip(A), second(0));
     }
-    assert!(matches!(admit(Ask::CONNECTION, second(0)), Err(Refusal::WrongKeys(_))));
+    assert!(matches!(admit(Ask::CONNECTION, second(0)), Err(PolicyRefusal::WrongKeys(_))));
     assert_eq!(admit(Ask::session(1), second(0)), Ok(()), "it has its connection already");
     gate.right_key(ip(A));
     assert_eq!(admit(Ask::CONNECTION, second(0)), Ok(()));

@@ -1,4 +1,4 @@
-//! [`WastedPlaces`]: clients that did not use what they were granted.
+//! [`WastedGrants`]: clients that did not use what they were granted.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
@@ -11,9 +11,9 @@ const MAX_AGE: Span = Span::seconds(60);
 
 /// Who had a place of late that was never used: it had to make room, or was a session and was given back.
 #[derive(Debug, Default)]
-pub(super) struct WastedPlaces(HashMap<ClientAddress, SteadyTime>);
+pub(super) struct WastedGrants(HashMap<ClientAddress, SteadyTime>);
 
-impl WastedPlaces {
+impl WastedGrants {
     /// `client` did not use its place.
     pub(super) fn add(&mut self, client: ClientAddress, now: SteadyTime) {
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
@@ -40,7 +40,7 @@ mod tests {
     fn the_latest_of_bounded_many_are_remembered_for_a_minute() {
         let client = |n: u32| ClientAddress::of(core::net::Ipv4Addr::from_bits(n).into());
         let at = |n: u32| SteadyTime(i64::from(n) * 1_000_000);
-        let mut wasted = WastedPlaces::default();
+        let mut wasted = WastedGrants::default();
         let many = 2 * MAX_CLIENTS as u32;
         (0..many).for_each(|n| wasted.add(client(n), at(n)));
         assert_eq!(wasted.0.len(), MAX_CLIENTS);

@@ -1,6 +1,6 @@
 //! [`PushError`]: why a conversation failed.
 
-use super::wire::{Reason, WireError};
+use super::wire::{PushRefusal, WireError};
 use crate::channel::FrameError;
 
 /// Why a conversation failed.
@@ -27,7 +27,7 @@ pub enum PushError {
     Proof,
     /// The other side refuses.
     #[error("the collector refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
-    Refused(Reason, String),
+    Refused(PushRefusal, String),
     /// The other side is silent.
     #[error("the other side has been silent for thirty seconds")]
     Silent,

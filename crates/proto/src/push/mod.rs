@@ -2,8 +2,8 @@
 //! Specification: `docs/protocols/push.md`.
 //!
 //! * [`wire`] – the messages; [`channel`](crate::channel) – framing, mutual proof of a key, a seal on every frame
-//! * [`Sender`] – the side that has tests, of which the collector knows the key
-//! * [`Receiver`] – the collector
+//! * [`PushSender`] – the side that has tests, of which the collector knows the key
+//! * [`PushReceiver`] – the collector
 //! * [`Retry`] – when a sender tries again
 //!
 //! Exactly once: a sender offers what it does not know to be settled, as often as it takes; a collector that has it says so. Neither
@@ -19,10 +19,10 @@ pub mod wire;
 mod tests;
 
 pub use error::PushError;
-pub use receiver::{Receiver, ReceiverEvent, ReceiverInput};
+pub use receiver::{PushReceiver, ReceiverEvent, ReceiverInput};
 pub use retry::Retry;
-pub use sender::{Sender, SenderEvent, SenderInput};
-pub use wire::{About, Message, Offer, Outcome, Reason, State};
+pub use sender::{PushSender, SenderEvent, SenderInput};
+pub use wire::{About, PushMessage, PushOffer, PushOutcome, PushRefusal, SpoolState};
 
 use jitlat_core::time::Span;
 

@@ -1,9 +1,9 @@
-//! [`Receiver`]: the collector's side of one conversation.
+//! [`PushReceiver`]: the collector's side of one conversation.
 
-use super::wire::{About, Message, Offer, Outcome, Reason, State};
+use super::wire::{About, PushMessage, PushOffer, PushOutcome, PushRefusal, SpoolState};
 use super::{ALIVE, LABEL, MAX_FRAME, MAX_OPEN, PushError, SILENCE, VERSION, most_packed};
-use crate::channel::{Channel, Hello};
-use crate::jitlat::auth::{Keys, Transcript};
+use crate::channel::{Channel, ChannelHello};
+use crate::jitlat::auth::{PresharedKeys, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::Span;
@@ -21,9 +21,9 @@ pub enum ReceiverInput<'a> {
     /// There is room for these of the tests that were offered.
     Want(&'a [u64]),
     /// What became of tests that were offered.
-    Settled(Vec<(u64, Outcome)>),
+    Settled(Vec<(u64, PushOutcome)>),
     /// Nothing more is taken on this connection: why, and how long it is to wait.
-    Later(Reason, String, Span),
+    Later(PushRefusal, String, Span),
 }
 
 /// A request of a receiver to its driver.
@@ -32,9 +32,9 @@ pub enum ReceiverEvent {
     /// The sender proved the key of the host of this name. Answer with `Welcome` or `Later`.
     Proved(String),
     /// What the host says of itself.
-    State(State),
+    State(SpoolState),
     /// Tests that may be wanted. Of each say that it is, or what became of it; in any order, now or later.
-    Offered(Vec<Offer>),
+    Offered(Vec<PushOffer>),
     /// The log of this wanted test begins.
     Test(u64, About),
     /// A piece of it, compressed.
@@ -48,7 +48,7 @@ pub enum ReceiverEvent {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum PushReceiverPhase {
     Greeting,
     Proving,
     /// The last message without a seal is in the outbox; nothing is read before it is sent.
@@ -72,26 +72,26 @@ enum Stage {
 
 /// The machine. Its timers run on the steady clock.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct PushReceiver {
     channel: Channel,
     nonce: [u8; 16],
-    state: Phase,
+    state: PushReceiverPhase,
     /// By number: how long its log is, and how far it is.
     open: BTreeMap<u64, (u64, Stage)>,
     coming: Option<u64>,
-    outbox: VecDeque<Message>,
+    outbox: VecDeque<PushMessage>,
     events: VecDeque<ReceiverEvent>,
     received_at: SteadyTime,
     sent_at: SteadyTime,
 }
 
-impl Receiver {
+impl PushReceiver {
     /// Waits for a host that has one of `keys`; without any it refuses all. `nonce` must be fresh random bytes.
-    pub fn new(keys: Keys, nonce: [u8; 16], now: Tick) -> Receiver {
-        Receiver {
+    pub fn new(keys: PresharedKeys, nonce: [u8; 16], now: Tick) -> PushReceiver {
+        PushReceiver {
             channel: Channel::of_server(keys, MAX_FRAME),
             nonce,
-            state: Phase::Greeting,
+            state: PushReceiverPhase::Greeting,
             open: BTreeMap::new(),
             coming: None,
             outbox: VecDeque::new(),
@@ -102,8 +102,8 @@ impl Receiver {
     }
 
     /// The bytes for a host that is refused before a conversation begins.
-    pub fn turn_away(why: Reason, text: &str) -> Vec<u8> {
-        let message = Message::Refused(why, text.to_owned());
+    pub fn turn_away(why: PushRefusal, text: &str) -> Vec<u8> {
+        let message = PushMessage::Refused(why, text.to_owned());
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
@@ -113,23 +113,26 @@ impl Receiver {
     }
 
     fn over(&mut self, why: Option<PushError>) {
-        if !matches!(self.state, Phase::Over) {
-            self.state = Phase::Over;
+        if !matches!(self.state, PushReceiverPhase::Over) {
+            self.state = PushReceiverPhase::Over;
             self.outbox.clear();
             self.events.push_back(ReceiverEvent::Over(why));
         }
     }
 
-    fn refuse(&mut self, why: Reason, text: &str, cause: PushError) {
-        self.outbox.push_back(Message::Refused(why, text.to_owned()));
-        self.state = Phase::Ending(Some(cause));
+    fn refuse(&mut self, why: PushRefusal, text: &str, cause: PushError) {
+        self.outbox.push_back(PushMessage::Refused(why, text.to_owned()));
+        self.state = PushReceiverPhase::Ending(Some(cause));
     }
 
     fn read(&mut self, now: Tick) -> Result<(), PushError> {
-        while !matches!(self.state, Phase::Over | Phase::Ending(_) | Phase::Sealing) {
+        while !matches!(
+            self.state,
+            PushReceiverPhase::Over | PushReceiverPhase::Ending(_) | PushReceiverPhase::Sealing
+        ) {
             // A proof covers everything before it.
-            let said = matches!(self.state, Phase::Proving).then(|| self.channel.said());
-            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let said = matches!(self.state, PushReceiverPhase::Proving).then(|| self.channel.said());
+            let Some(message) = self.channel.read(PushMessage::decode)? else { break };
             self.received_at = now.steady;
             match said {
                 Some(said) => self.prove(&message?, &said)?,
@@ -139,35 +142,37 @@ impl Receiver {
         Ok(())
     }
 
-    fn prove(&mut self, message: &Message, said: &Transcript) -> Result<(), PushError> {
-        let Message::Proof(proof) = message else { return Err(PushError::OutOfTurn(message.kind())) };
+    fn prove(&mut self, message: &PushMessage, said: &Transcript) -> Result<(), PushError> {
+        let PushMessage::Proof(proof) = message else { return Err(PushError::OutOfTurn(message.kind())) };
         let Some(name) = self.channel.proved(said, proof) else {
-            self.refuse(Reason::Key, "", PushError::Proof);
+            self.refuse(PushRefusal::Key, "", PushError::Proof);
             return Ok(());
         };
         self.events.push_back(ReceiverEvent::Proved(name));
-        self.outbox.extend(self.channel.proof().map(Message::Proof));
-        self.state = Phase::Sealing;
+        self.outbox.extend(self.channel.proof().map(PushMessage::Proof));
+        self.state = PushReceiverPhase::Sealing;
         Ok(())
     }
 
-    fn take(&mut self, message: Message) -> Result<(), PushError> {
+    fn take(&mut self, message: PushMessage) -> Result<(), PushError> {
         let kind = message.kind();
         match (&self.state, message) {
-            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
+            (PushReceiverPhase::Greeting, PushMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
-                    let why = PushError::Refused(Reason::Version, format!("version {version}"));
-                    self.refuse(Reason::Version, &format!("this is version {VERSION}"), why);
+                    let why = PushError::Refused(PushRefusal::Version, format!("version {version}"));
+                    self.refuse(PushRefusal::Version, &format!("this is version {VERSION}"), why);
                 } else if !keyed || !self.channel.keyed() {
-                    self.refuse(Reason::Key, "", PushError::Proof);
+                    self.refuse(PushRefusal::Key, "", PushError::Proof);
                 } else {
-                    self.outbox.push_back(Message::Hello(self.channel.hello(VERSION, self.nonce)));
-                    self.state = Phase::Proving;
+                    self.outbox.push_back(PushMessage::Hello(self.channel.hello(VERSION, self.nonce)));
+                    self.state = PushReceiverPhase::Proving;
                 }
             }
-            (Phase::Sealed | Phase::Open, Message::Alive) => {}
-            (Phase::Open, Message::State(state)) => self.events.push_back(ReceiverEvent::State(state)),
-            (Phase::Open, Message::Offer(offers)) => {
+            (PushReceiverPhase::Sealed | PushReceiverPhase::Open, PushMessage::Alive) => {}
+            (PushReceiverPhase::Open, PushMessage::State(state)) => {
+                self.events.push_back(ReceiverEvent::State(state));
+            }
+            (PushReceiverPhase::Open, PushMessage::Offer(offers)) => {
                 for offer in &offers {
                     if self.open.len() >= MAX_OPEN {
                         return Err(PushError::TooMuch("tests offered at a time"));
@@ -181,7 +186,7 @@ impl Receiver {
                 }
                 self.events.push_back(ReceiverEvent::Offered(offers));
             }
-            (Phase::Open, Message::Test(number, about)) => {
+            (PushReceiverPhase::Open, PushMessage::Test(number, about)) => {
                 match self.open.get_mut(&number) {
                     Some((_, stage)) if *stage == Stage::Wanted && self.coming.is_none() => {
                         *stage = Stage::Coming(0);
@@ -191,7 +196,7 @@ impl Receiver {
                 self.coming = Some(number);
                 self.events.push_back(ReceiverEvent::Test(number, about));
             }
-            (Phase::Open, Message::Piece(bytes)) => {
+            (PushReceiverPhase::Open, PushMessage::Piece(bytes)) => {
                 match self.coming.and_then(|number| self.open.get_mut(&number)) {
                     Some((length, Stage::Coming(sum))) => {
                         *sum += bytes.len() as u64;
@@ -207,14 +212,14 @@ impl Receiver {
                     self.events.push_back(ReceiverEvent::Piece(bytes));
                 }
             }
-            (Phase::Open, Message::Whole) => {
+            (PushReceiverPhase::Open, PushMessage::Whole) => {
                 let number = self.coming.take().ok_or(PushError::OutOfTurn(kind))?;
                 if let Some((_, stage)) = self.open.get_mut(&number) {
                     *stage = Stage::Whole;
                     self.events.push_back(ReceiverEvent::Whole(number));
                 }
             }
-            (Phase::Open, Message::Gone(number)) => {
+            (PushReceiverPhase::Open, PushMessage::Gone(number)) => {
                 match self.open.get(&number) {
                     Some((_, Stage::Wanted | Stage::Coming(_))) => drop(self.open.remove(&number)),
                     // It was refused meanwhile.
@@ -224,14 +229,14 @@ impl Receiver {
                 self.coming = self.coming.filter(|coming| *coming != number);
                 self.events.push_back(ReceiverEvent::Gone(number));
             }
-            (Phase::Open, Message::Bye) => self.over(None),
+            (PushReceiverPhase::Open, PushMessage::Bye) => self.over(None),
             (_, other) => return Err(PushError::OutOfTurn(other.kind())),
         }
         Ok(())
     }
 }
 
-impl Machine for Receiver {
+impl Machine for PushReceiver {
     type Input<'a> = ReceiverInput<'a>;
     type Event = ReceiverEvent;
 
@@ -245,8 +250,8 @@ impl Machine for Receiver {
             }
             ReceiverInput::Closed => self.over(Some(PushError::Closed)),
             ReceiverInput::Welcome => {
-                if matches!(self.state, Phase::Sealing | Phase::Sealed) {
-                    self.outbox.push_back(Message::Welcome);
+                if matches!(self.state, PushReceiverPhase::Sealing | PushReceiverPhase::Sealed) {
+                    self.outbox.push_back(PushMessage::Welcome);
                 }
             }
             ReceiverInput::Want(numbers) => {
@@ -259,27 +264,27 @@ impl Machine for Receiver {
                     }
                 }
                 if !wanted.is_empty() {
-                    self.outbox.push_back(Message::Want(wanted));
+                    self.outbox.push_back(PushMessage::Want(wanted));
                 }
             }
             ReceiverInput::Settled(mut list) => {
                 list.retain(|(number, _)| self.open.remove(number).is_some());
                 if !list.is_empty() {
-                    self.outbox.push_back(Message::Settled(list));
+                    self.outbox.push_back(PushMessage::Settled(list));
                 }
             }
             ReceiverInput::Later(why, text, pause) => {
-                if !matches!(self.state, Phase::Over | Phase::Ending(_)) {
+                if !matches!(self.state, PushReceiverPhase::Over | PushReceiverPhase::Ending(_)) {
                     let message = match self.state {
-                        Phase::Open => Message::Later(why, text, pause),
-                        _ => Message::Refused(why, text),
+                        PushReceiverPhase::Open => PushMessage::Later(why, text, pause),
+                        _ => PushMessage::Refused(why, text),
                     };
                     // A proof that was made must be sent first, and what is settled is said all the same.
-                    if matches!(self.state, Phase::Sealing) {
+                    if matches!(self.state, PushReceiverPhase::Sealing) {
                         self.outbox.clear();
                     }
                     self.outbox.push_back(message);
-                    self.state = Phase::Ending(None);
+                    self.state = PushReceiverPhase::Ending(None);
                 }
             }
         }
@@ -289,17 +294,17 @@ impl Machine for Receiver {
         // While the driver is not done with what came nobody reads what comes.
         if now.steady - self.received_at >= SILENCE && self.events.is_empty() {
             self.over(Some(PushError::Silent));
-        } else if matches!(self.state, Phase::Open)
+        } else if matches!(self.state, PushReceiverPhase::Open)
             && now.steady - self.sent_at >= ALIVE
             && self.outbox.is_empty()
         {
-            self.outbox.push_back(Message::Alive);
+            self.outbox.push_back(PushMessage::Alive);
         }
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         let Some(message) = self.outbox.pop_front() else {
-            if let Phase::Ending(why) = &mut self.state {
+            if let PushReceiverPhase::Ending(why) = &mut self.state {
                 let why = why.take();
                 self.over(why);
             }
@@ -308,11 +313,11 @@ impl Machine for Receiver {
         self.channel.write(message.kind(), |out| message.encode(out), out);
         self.sent_at = now.steady;
         match (&self.state, message) {
-            (Phase::Sealing, Message::Proof(_)) => {
+            (PushReceiverPhase::Sealing, PushMessage::Proof(_)) => {
                 self.channel.seal(LABEL);
-                self.state = Phase::Sealed;
+                self.state = PushReceiverPhase::Sealed;
             }
-            (Phase::Sealed, Message::Welcome) => self.state = Phase::Open,
+            (PushReceiverPhase::Sealed, PushMessage::Welcome) => self.state = PushReceiverPhase::Open,
             _ => {}
         }
         true
@@ -320,9 +325,9 @@ impl Machine for Receiver {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
-            Phase::Over => None,
-            Phase::Ending(_) => Some(self.received_at),
-            Phase::Open => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
+            PushReceiverPhase::Over => None,
+            PushReceiverPhase::Ending(_) => Some(self.received_at),
+            PushReceiverPhase::Open => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
             _ => Some(self.received_at + SILENCE),
         }
     }

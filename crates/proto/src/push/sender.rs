@@ -1,9 +1,9 @@
-//! [`Sender`]: the side that has tests.
+//! [`PushSender`]: the side that has tests.
 
-use super::wire::{About, Message, Offer, Outcome, Reason, State};
+use super::wire::{About, PushMessage, PushOffer, PushOutcome, PushRefusal, SpoolState};
 use super::{ALIVE, LABEL, MAX_FRAME, MAX_OPEN, PushError, SILENCE, VERSION};
-use crate::channel::{Channel, Hello};
-use crate::jitlat::auth::{Key, Transcript};
+use crate::channel::{Channel, ChannelHello};
+use crate::jitlat::auth::{PresharedKey, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::Span;
@@ -17,12 +17,12 @@ pub enum SenderInput<'a> {
     /// The connection ended.
     Closed,
     /// What this host says of itself.
-    State(State),
-    /// Tests to offer: at most [`Sender::room`], in the order in which they are to be settled.
-    Offer(&'a [Offer]),
+    State(SpoolState),
+    /// Tests to offer: at most [`PushSender::room`], in the order in which they are to be settled.
+    Offer(&'a [PushOffer]),
     /// The wanted test begins.
     Test(About),
-    /// A piece of its log, compressed, of at most [`super::MAX_PIECE`] bytes: only while [`Sender::needs_data`].
+    /// A piece of its log, compressed, of at most [`super::MAX_PIECE`] bytes: only while [`PushSender::needs_data`].
     Piece(&'a [u8]),
     /// Its log is whole.
     Whole,
@@ -40,13 +40,13 @@ pub enum SenderEvent {
     /// Give this test: [`SenderInput::Test`] or [`SenderInput::Gone`]. One at a time.
     Wanted(u64),
     /// What became of tests, in the order in which they were offered; `None`: the collector wanted one that was gone.
-    Settled(Vec<(u64, Option<Outcome>)>),
+    Settled(Vec<(u64, Option<PushOutcome>)>),
     /// The conversation is over; the error, if it failed, and how long the collector wants to be left alone.
     Over(Option<PushError>, Span),
 }
 
 #[derive(Debug)]
-enum Phase {
+enum PushSenderPhase {
     Greeting,
     Proving(Box<Transcript>),
     Proved,
@@ -60,12 +60,12 @@ struct Offered {
     number: u64,
     /// Whether it was wanted.
     wanted: bool,
-    outcome: Option<Option<Outcome>>,
+    outcome: Option<Option<PushOutcome>>,
 }
 
 /// The log that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sending {
+enum LogTransfer {
     Nothing,
     /// The driver was asked for it.
     Asked(u64),
@@ -75,31 +75,31 @@ enum Sending {
 
 /// The machine. Its timers run on the steady clock.
 #[derive(Debug)]
-pub struct Sender {
+pub struct PushSender {
     channel: Channel,
-    state: Phase,
+    state: PushSenderPhase,
     offered: VecDeque<Offered>,
     /// Wanted, and not yet sent.
     wanted: VecDeque<u64>,
-    sending: Sending,
+    sending: LogTransfer,
     finishing: bool,
-    outbox: VecDeque<Message>,
+    outbox: VecDeque<PushMessage>,
     events: VecDeque<SenderEvent>,
     received_at: SteadyTime,
     sent_at: SteadyTime,
 }
 
-impl Sender {
+impl PushSender {
     /// Starts a conversation; `nonce` must be fresh random bytes.
-    pub fn new(key: Key, nonce: [u8; 16], now: Tick) -> Sender {
+    pub fn new(key: PresharedKey, nonce: [u8; 16], now: Tick) -> PushSender {
         let channel = Channel::of_client(Some(key), MAX_FRAME);
-        let outbox = VecDeque::from([Message::Hello(channel.hello(VERSION, nonce))]);
-        Sender {
+        let outbox = VecDeque::from([PushMessage::Hello(channel.hello(VERSION, nonce))]);
+        PushSender {
             channel,
-            state: Phase::Greeting,
+            state: PushSenderPhase::Greeting,
             offered: VecDeque::new(),
             wanted: VecDeque::new(),
-            sending: Sending::Nothing,
+            sending: LogTransfer::Nothing,
             finishing: false,
             outbox,
             events: VecDeque::new(),
@@ -111,7 +111,7 @@ impl Sender {
     /// How many tests may be offered now.
     pub fn room(&self) -> usize {
         match self.state {
-            Phase::Open if !self.finishing => MAX_OPEN - self.offered.len().min(MAX_OPEN),
+            PushSenderPhase::Open if !self.finishing => MAX_OPEN - self.offered.len().min(MAX_OPEN),
             _ => 0,
         }
     }
@@ -124,66 +124,67 @@ impl Sender {
     /// The test whose log is being sent.
     pub fn sending(&self) -> Option<u64> {
         match self.sending {
-            Sending::Nothing => None,
-            Sending::Asked(number) | Sending::Pieces(number) => Some(number),
+            LogTransfer::Nothing => None,
+            LogTransfer::Asked(number) | LogTransfer::Pieces(number) => Some(number),
         }
     }
 
     /// Whether the next piece of the log that is being sent is to be given.
     pub fn needs_data(&self) -> bool {
-        matches!((&self.state, self.sending), (Phase::Open, Sending::Pieces(_))) && self.outbox.is_empty()
+        matches!((&self.state, self.sending), (PushSenderPhase::Open, LogTransfer::Pieces(_)))
+            && self.outbox.is_empty()
     }
 
     fn over(&mut self, why: Option<PushError>, pause: Span) {
-        if !matches!(self.state, Phase::Over) {
-            self.state = Phase::Over;
+        if !matches!(self.state, PushSenderPhase::Over) {
+            self.state = PushSenderPhase::Over;
             self.outbox.clear();
             self.events.push_back(SenderEvent::Over(why, pause));
         }
     }
 
     fn read(&mut self, now: Tick) -> Result<(), PushError> {
-        while !matches!(self.state, Phase::Over) {
+        while !matches!(self.state, PushSenderPhase::Over) {
             // A proof covers everything before it.
-            if matches!(self.state, Phase::Proving(_)) {
-                self.state = Phase::Proving(Box::new(self.channel.said()));
+            if matches!(self.state, PushSenderPhase::Proving(_)) {
+                self.state = PushSenderPhase::Proving(Box::new(self.channel.said()));
             }
-            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let Some(message) = self.channel.read(PushMessage::decode)? else { break };
             self.received_at = now.steady;
             self.take(message?)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, message: Message) -> Result<(), PushError> {
+    fn take(&mut self, message: PushMessage) -> Result<(), PushError> {
         match (&self.state, message) {
-            (Phase::Open, Message::Later(why, text, pause)) => {
+            (PushSenderPhase::Open, PushMessage::Later(why, text, pause)) => {
                 self.over(Some(PushError::Refused(why, text)), pause);
             }
-            (_, Message::Refused(why, text)) => return Err(PushError::Refused(why, text)),
-            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
+            (_, PushMessage::Refused(why, text)) => return Err(PushError::Refused(why, text)),
+            (PushSenderPhase::Greeting, PushMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
-                    return Err(PushError::Refused(Reason::Version, format!("version {version}")));
+                    return Err(PushError::Refused(PushRefusal::Version, format!("version {version}")));
                 }
                 let Some(proof) = self.channel.proof().filter(|_| keyed) else {
                     return Err(PushError::Proof);
                 };
-                self.state = Phase::Proving(Box::default());
-                self.outbox.push_back(Message::Proof(proof));
+                self.state = PushSenderPhase::Proving(Box::default());
+                self.outbox.push_back(PushMessage::Proof(proof));
             }
-            (Phase::Proving(said), Message::Proof(proof)) => {
+            (PushSenderPhase::Proving(said), PushMessage::Proof(proof)) => {
                 if self.channel.proved(said, &proof).is_none() {
                     return Err(PushError::Proof);
                 }
                 self.channel.seal(LABEL);
-                self.state = Phase::Proved;
+                self.state = PushSenderPhase::Proved;
             }
-            (Phase::Proved, Message::Welcome) => {
-                self.state = Phase::Open;
+            (PushSenderPhase::Proved, PushMessage::Welcome) => {
+                self.state = PushSenderPhase::Open;
                 self.events.push_back(SenderEvent::Open);
             }
-            (Phase::Proved | Phase::Open, Message::Alive) => {}
-            (Phase::Open, Message::Want(numbers)) => {
+            (PushSenderPhase::Proved | PushSenderPhase::Open, PushMessage::Alive) => {}
+            (PushSenderPhase::Open, PushMessage::Want(numbers)) => {
                 for number in numbers {
                     let offered = self.offered.iter_mut().find(|o| o.number == number && !o.wanted);
                     let offered = offered.filter(|o| o.outcome.is_none()).ok_or(PushError::OutOfTurn(6))?;
@@ -192,7 +193,7 @@ impl Sender {
                 }
                 self.ask();
             }
-            (Phase::Open, Message::Settled(list)) => {
+            (PushSenderPhase::Open, PushMessage::Settled(list)) => {
                 for (number, outcome) in list {
                     let offered = self.offered.iter_mut().find(|o| o.number == number);
                     let offered = offered.filter(|o| o.outcome.is_none()).ok_or(PushError::OutOfTurn(11))?;
@@ -209,10 +210,10 @@ impl Sender {
 
     /// Asks the driver for the next log.
     fn ask(&mut self) {
-        if self.sending == Sending::Nothing
+        if self.sending == LogTransfer::Nothing
             && let Some(number) = self.wanted.pop_front()
         {
-            self.sending = Sending::Asked(number);
+            self.sending = LogTransfer::Asked(number);
             self.events.push_back(SenderEvent::Wanted(number));
         }
     }
@@ -230,13 +231,13 @@ impl Sender {
     }
 
     fn end_if_done(&mut self) {
-        if self.finishing && self.offered.is_empty() && matches!(self.state, Phase::Open) {
-            self.outbox.push_back(Message::Bye);
+        if self.finishing && self.offered.is_empty() && matches!(self.state, PushSenderPhase::Open) {
+            self.outbox.push_back(PushMessage::Bye);
         }
     }
 }
 
-impl Machine for Sender {
+impl Machine for PushSender {
     type Input<'a> = SenderInput<'a>;
     type Event = SenderEvent;
 
@@ -249,39 +250,39 @@ impl Machine for Sender {
                 }
             }
             SenderInput::Closed => self.over(Some(PushError::Closed), Span::ZERO),
-            SenderInput::State(state) if matches!(self.state, Phase::Open) => {
-                self.outbox.push_back(Message::State(state));
+            SenderInput::State(state) if matches!(self.state, PushSenderPhase::Open) => {
+                self.outbox.push_back(PushMessage::State(state));
             }
             SenderInput::Offer(offers) => {
                 let offers = &offers[..offers.len().min(self.room())];
                 if !offers.is_empty() {
-                    let open = |o: &Offer| Offered { number: o.number, wanted: false, outcome: None };
+                    let open = |o: &PushOffer| Offered { number: o.number, wanted: false, outcome: None };
                     self.offered.extend(offers.iter().map(open));
-                    self.outbox.push_back(Message::Offer(offers.to_vec()));
+                    self.outbox.push_back(PushMessage::Offer(offers.to_vec()));
                 }
             }
             SenderInput::Test(about) => {
-                if let Sending::Asked(number) = self.sending {
-                    self.sending = Sending::Pieces(number);
-                    self.outbox.push_back(Message::Test(number, about));
+                if let LogTransfer::Asked(number) = self.sending {
+                    self.sending = LogTransfer::Pieces(number);
+                    self.outbox.push_back(PushMessage::Test(number, about));
                 }
             }
             SenderInput::Piece(bytes) => {
-                if matches!(self.sending, Sending::Pieces(_)) && !bytes.is_empty() {
-                    self.outbox.push_back(Message::Piece(bytes.to_vec()));
+                if matches!(self.sending, LogTransfer::Pieces(_)) && !bytes.is_empty() {
+                    self.outbox.push_back(PushMessage::Piece(bytes.to_vec()));
                 }
             }
             SenderInput::Whole => {
-                if matches!(self.sending, Sending::Pieces(_)) {
-                    self.outbox.push_back(Message::Whole);
-                    self.sending = Sending::Nothing;
+                if matches!(self.sending, LogTransfer::Pieces(_)) {
+                    self.outbox.push_back(PushMessage::Whole);
+                    self.sending = LogTransfer::Nothing;
                     self.ask();
                 }
             }
             SenderInput::Gone => {
-                if let Sending::Asked(number) | Sending::Pieces(number) = self.sending {
-                    self.outbox.push_back(Message::Gone(number));
-                    self.sending = Sending::Nothing;
+                if let LogTransfer::Asked(number) | LogTransfer::Pieces(number) = self.sending {
+                    self.outbox.push_back(PushMessage::Gone(number));
+                    self.sending = LogTransfer::Nothing;
                     let offered = self.offered.iter_mut().find(|o| o.number == number);
                     if let Some(offered) = offered.filter(|o| o.outcome.is_none()) {
                         offered.outcome = Some(None);
@@ -302,11 +303,11 @@ impl Machine for Sender {
     fn handle_timeout(&mut self, now: Tick) {
         if now.steady - self.received_at >= SILENCE {
             self.over(Some(PushError::Silent), Span::ZERO);
-        } else if matches!(self.state, Phase::Open)
+        } else if matches!(self.state, PushSenderPhase::Open)
             && now.steady - self.sent_at >= ALIVE
             && self.outbox.is_empty()
         {
-            self.outbox.push_back(Message::Alive);
+            self.outbox.push_back(PushMessage::Alive);
         }
     }
 
@@ -314,7 +315,7 @@ impl Machine for Sender {
         let Some(message) = self.outbox.pop_front() else { return false };
         self.channel.write(message.kind(), |out| message.encode(out), out);
         self.sent_at = now.steady;
-        if matches!(message, Message::Bye) {
+        if matches!(message, PushMessage::Bye) {
             self.over(None, Span::ZERO);
         }
         true
@@ -322,8 +323,8 @@ impl Machine for Sender {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.state {
-            Phase::Over => None,
-            Phase::Open => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
+            PushSenderPhase::Over => None,
+            PushSenderPhase::Open => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
             _ => Some(self.received_at + SILENCE),
         }
     }
@@ -334,9 +335,9 @@ impl Machine for Sender {
 }
 
 #[cfg(test)]
-impl Sender {
+impl PushSender {
     /// Says something out of turn.
-    pub(super) fn forge(&mut self, message: Message) {
+    pub(super) fn forge(&mut self, message: PushMessage) {
         self.outbox.push_back(message);
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::channel::Hello;
-use crate::jitlat::auth::{Key, Keys};
+use crate::channel::ChannelHello;
+use crate::jitlat::auth::{PresharedKey, PresharedKeys};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
@@ -11,12 +11,12 @@ fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
-fn key(text: &str) -> Key {
-    Key::from_file_contents(text.as_bytes()).unwrap()
+fn key(text: &str) -> PresharedKey {
+    PresharedKey::from_file_contents(text.as_bytes()).unwrap()
 }
 
-fn keys() -> Keys {
-    let mut keys = Keys::default();
+fn keys() -> PresharedKeys {
+    let mut keys = PresharedKeys::default();
     keys.add("berlin", key("the key of berlin"));
     keys.add("madrid", key("the key of madrid"));
     keys
@@ -58,15 +58,15 @@ impl Host {
         }
     }
 
-    fn settle(&mut self, list: Vec<(u64, Option<Outcome>)>) {
+    fn settle(&mut self, list: Vec<(u64, Option<PushOutcome>)>) {
         for (number, outcome) in list {
             let doubted = self.doubts.remove(&number).is_some();
             match outcome {
-                Some(Outcome::Stored | Outcome::Known) => {
+                Some(PushOutcome::Stored | PushOutcome::Known) => {
                     self.stored += 1;
                     self.dropped -= u64::from(doubted);
                 }
-                Some(Outcome::Refused(_)) if !doubted => self.refused += 1,
+                Some(PushOutcome::Refused(_)) if !doubted => self.refused += 1,
                 None if !doubted => panic!("{number} was there"),
                 _ => {}
             }
@@ -90,7 +90,7 @@ struct World {
     now: i64,
     host: Host,
     store: Store,
-    sides: Option<(Sender, Receiver)>,
+    sides: Option<(PushSender, PushReceiver)>,
     /// Bytes under way, to the collector and to the host.
     wires: [VecDeque<u8>; 2],
     offered_up_to: u64,
@@ -118,9 +118,9 @@ impl World {
         }
     }
 
-    fn connect(&mut self, key: Key) {
+    fn connect(&mut self, key: PresharedKey) {
         let (now, nonce) = (tick(self.now), |k: u8| [k ^ self.now as u8; 16]);
-        self.sides = Some((Sender::new(key, nonce(1), now), Receiver::new(keys(), nonce(2), now)));
+        self.sides = Some((PushSender::new(key, nonce(1), now), PushReceiver::new(keys(), nonce(2), now)));
         (self.ended, self.served) = (None, None);
     }
 
@@ -142,11 +142,11 @@ impl World {
                 (idle, self.events) = (false, self.events + 1);
                 match event {
                     SenderEvent::Open => {
-                        let doubts: Vec<Offer> = self
+                        let doubts: Vec<PushOffer> = self
                             .host
                             .doubts
                             .iter()
-                            .map(|(number, hash)| Offer { number: *number, hash: *hash, length: 0 })
+                            .map(|(number, hash)| PushOffer { number: *number, hash: *hash, length: 0 })
                             .collect();
                         sender.handle(now, SenderInput::Offer(&doubts));
                         self.offered_up_to = self.host.settled;
@@ -171,9 +171,9 @@ impl World {
             }
             if sender.room() > 0 {
                 let waiting = self.host.logs.range(self.offered_up_to.max(self.host.settled) + 1..);
-                let offers: Vec<Offer> = waiting
+                let offers: Vec<PushOffer> = waiting
                     .take(sender.room())
-                    .map(|(n, log)| Offer { number: *n, hash: hash(*n), length: log.len() as u64 })
+                    .map(|(n, log)| PushOffer { number: *n, hash: hash(*n), length: log.len() as u64 })
                     .collect();
                 if let Some(last) = offers.last() {
                     self.offered_up_to = last.number;
@@ -190,7 +190,7 @@ impl World {
                             match self.store.disk.contains_key(&offer.hash) {
                                 true => receiver.handle(
                                     now,
-                                    ReceiverInput::Settled(vec![(offer.number, Outcome::Known)]),
+                                    ReceiverInput::Settled(vec![(offer.number, PushOutcome::Known)]),
                                 ),
                                 false => self.store.offered.push_back((offer.number, offer.hash)),
                             }
@@ -261,7 +261,7 @@ impl World {
             if !known {
                 *self.store.disk.entry(hash).or_default() += 1;
             }
-            settled.push((number, if known { Outcome::Known } else { Outcome::Stored }));
+            settled.push((number, if known { PushOutcome::Known } else { PushOutcome::Stored }));
         }
         if said && let Some((_, receiver)) = &mut self.sides {
             receiver.handle(now, ReceiverInput::Settled(settled));
@@ -372,7 +372,7 @@ proptest! {
     fn no_bytes_make_either_side_panic(
         kind in 0u8..18, body in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50)
     {
-        let _ = Message::decode(kind, &body);
+        let _ = PushMessage::decode(kind, &body);
         let frame = [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], &body].concat();
         for greeted in [false, true] {
             let mut world = World::new(9);
@@ -397,45 +397,48 @@ proptest! {
         let mut body = Vec::new();
         m.encode(&mut body);
         prop_assert!(body.len() + 1 + 16 <= MAX_FRAME);
-        prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m.clone()));
-        if !matches!(m, Message::Piece(_)) {
+        prop_assert_eq!(PushMessage::decode(m.kind(), &body), Ok(m.clone()));
+        if !matches!(m, PushMessage::Piece(_)) {
             // A later version may add fields.
             body.push(7);
-            prop_assert_eq!(Message::decode(m.kind(), &body), Ok(m));
+            prop_assert_eq!(PushMessage::decode(m.kind(), &body), Ok(m));
         }
     }
 }
 
-fn any_message() -> impl Strategy<Value = Message> {
-    let offer = (any::<u64>(), any::<u128>(), any::<u64>()).prop_map(|(number, hash, length)| Offer {
+fn any_message() -> impl Strategy<Value = PushMessage> {
+    let offer = (any::<u64>(), any::<u128>(), any::<u64>()).prop_map(|(number, hash, length)| PushOffer {
         number,
         hash,
         length,
     });
-    let outcome =
-        prop_oneof![Just(Outcome::Stored), Just(Outcome::Known), "[a-z ]{0,200}".prop_map(Outcome::Refused)];
-    let reason = (0..Reason::ALL.len()).prop_map(|k| Reason::ALL[k]);
+    let outcome = prop_oneof![
+        Just(PushOutcome::Stored),
+        Just(PushOutcome::Known),
+        "[a-z ]{0,200}".prop_map(PushOutcome::Refused)
+    ];
+    let reason = (0..PushRefusal::ALL.len()).prop_map(|k| PushRefusal::ALL[k]);
     prop_oneof![
         (any::<u16>(), any::<bool>(), any::<[u8; 16]>())
-            .prop_map(|(version, keyed, nonce)| Message::Hello(Hello { version, keyed, nonce })),
-        any::<[u8; 32]>().prop_map(Message::Proof),
+            .prop_map(|(version, keyed, nonce)| PushMessage::Hello(ChannelHello { version, keyed, nonce })),
+        any::<[u8; 32]>().prop_map(PushMessage::Proof),
         (any::<u64>(), any::<u64>())
-            .prop_map(|(waiting, dropped)| Message::State(State { waiting, dropped })),
-        prop::collection::vec(offer, 0..=MAX_OPEN).prop_map(Message::Offer),
-        prop::collection::vec(any::<u64>(), 0..=MAX_OPEN).prop_map(Message::Want),
+            .prop_map(|(waiting, dropped)| PushMessage::State(SpoolState { waiting, dropped })),
+        prop::collection::vec(offer, 0..=MAX_OPEN).prop_map(PushMessage::Offer),
+        prop::collection::vec(any::<u64>(), 0..=MAX_OPEN).prop_map(PushMessage::Want),
         (any::<u64>(), ".{0,300}", prop::collection::vec((".{0,30}", ".{0,300}"), 0..30))
-            .prop_map(|(n, source, tags)| Message::Test(n, About { source, tags })),
-        prop::collection::vec(any::<u8>(), 0..2000).prop_map(Message::Piece),
-        any::<u64>().prop_map(Message::Gone),
-        prop::collection::vec((any::<u64>(), outcome), 0..=MAX_OPEN).prop_map(Message::Settled),
-        (reason, "[a-z ]{0,200}", 0..3_600_000i64).prop_map(|(why, text, ms)| Message::Later(
+            .prop_map(|(n, source, tags)| PushMessage::Test(n, About { source, tags })),
+        prop::collection::vec(any::<u8>(), 0..2000).prop_map(PushMessage::Piece),
+        any::<u64>().prop_map(PushMessage::Gone),
+        prop::collection::vec((any::<u64>(), outcome), 0..=MAX_OPEN).prop_map(PushMessage::Settled),
+        (reason, "[a-z ]{0,200}", 0..3_600_000i64).prop_map(|(why, text, ms)| PushMessage::Later(
             why,
             text,
             Span::millis(ms)
         )),
-        Just(Message::Welcome),
-        Just(Message::Whole),
-        Just(Message::Bye),
+        Just(PushMessage::Welcome),
+        Just(PushMessage::Whole),
+        Just(PushMessage::Bye),
     ]
 }
 
@@ -445,13 +448,13 @@ fn who_has_no_key_of_a_host_is_refused() {
     world.host.make();
     world.connect(key("somebody else's key"));
     world.flow();
-    let refused = PushError::Refused(Reason::Key, String::new());
+    let refused = PushError::Refused(PushRefusal::Key, String::new());
     assert_eq!(world.ended, Some((Some(refused), Span::ZERO)));
     assert_eq!(world.served, Some(Some(PushError::Proof)));
     // A collector without keys serves nobody, and a sender does not believe one that asks for no key.
     let mut out = Vec::new();
-    let mut receiver = Receiver::new(Keys::default(), [2; 16], tick(0));
-    let mut sender = Sender::new(key("the key of berlin"), [1; 16], tick(0));
+    let mut receiver = PushReceiver::new(PresharedKeys::default(), [2; 16], tick(0));
+    let mut sender = PushSender::new(key("the key of berlin"), [1; 16], tick(0));
     sender.poll_transmit(tick(0), &mut out);
     receiver.handle(tick(0), ReceiverInput::Bytes(&out));
     out.clear();
@@ -459,7 +462,7 @@ fn who_has_no_key_of_a_host_is_refused() {
     sender.handle(tick(0), SenderInput::Bytes(&out));
     assert!(matches!(
         sender.poll_event(),
-        Some(SenderEvent::Over(Some(PushError::Refused(Reason::Key, _)), _))
+        Some(SenderEvent::Over(Some(PushError::Refused(PushRefusal::Key, _)), _))
     ));
 }
 
@@ -489,9 +492,9 @@ fn a_collector_that_wants_nothing_more_says_when_to_come_again() {
     world.flow();
     let (_, receiver) = world.sides.as_mut().unwrap();
     let pause = Span::seconds(60);
-    receiver.handle(tick(0), ReceiverInput::Later(Reason::Full, "of 1 TB".to_owned(), pause));
+    receiver.handle(tick(0), ReceiverInput::Later(PushRefusal::Full, "of 1 TB".to_owned(), pause));
     world.flow();
-    assert_eq!(world.ended, Some((Some(PushError::Refused(Reason::Full, "of 1 TB".to_owned())), pause)));
+    assert_eq!(world.ended, Some((Some(PushError::Refused(PushRefusal::Full, "of 1 TB".to_owned())), pause)));
     assert_eq!(world.served, Some(None));
     assert_eq!(world.host.stored, 0);
     // Later everything arrives.
@@ -504,26 +507,26 @@ fn a_collector_that_wants_nothing_more_says_when_to_come_again() {
 /// A host that is held, or one that forges, holds no more than it is granted.
 #[test]
 fn more_than_is_allowed_ends_the_conversation() {
-    let offers = |from: u64, n: u64| -> Vec<Offer> {
-        (from..from + n).map(|number| Offer { number, hash: hash(number), length: 100 }).collect()
+    let offers = |from: u64, n: u64| -> Vec<PushOffer> {
+        (from..from + n).map(|number| PushOffer { number, hash: hash(number), length: 100 }).collect()
     };
-    let about = || Message::Test(1, About { source: "1.log".to_owned(), tags: Vec::new() });
-    let piece = |n: usize| Message::Piece(vec![0; n]);
+    let about = || PushMessage::Test(1, About { source: "1.log".to_owned(), tags: Vec::new() });
+    let piece = |n: usize| PushMessage::Piece(vec![0; n]);
     let cases = [
         (
-            vec![Message::Offer(offers(0, 200)), Message::Offer(offers(200, 57))],
+            vec![PushMessage::Offer(offers(0, 200)), PushMessage::Offer(offers(200, 57))],
             PushError::TooMuch("tests offered at a time"),
         ),
-        (vec![Message::Offer(offers(1, 2)), Message::Offer(offers(2, 2))], PushError::OutOfTurn(5)),
-        (vec![Message::Offer(offers(2, 1)), about()], PushError::OutOfTurn(7)),
+        (vec![PushMessage::Offer(offers(1, 2)), PushMessage::Offer(offers(2, 2))], PushError::OutOfTurn(5)),
+        (vec![PushMessage::Offer(offers(2, 1)), about()], PushError::OutOfTurn(7)),
         (vec![piece(9)], PushError::OutOfTurn(8)),
-        (vec![Message::Whole], PushError::OutOfTurn(9)),
+        (vec![PushMessage::Whole], PushError::OutOfTurn(9)),
         (
-            vec![Message::Offer(offers(1, 1)), about(), piece(1000), piece(1000)],
+            vec![PushMessage::Offer(offers(1, 1)), about(), piece(1000), piece(1000)],
             PushError::TooMuch("bytes of a test"),
         ),
-        (vec![Message::Offer(offers(1, 1)), about(), about()], PushError::OutOfTurn(7)),
-        (vec![Message::Welcome], PushError::OutOfTurn(3)),
+        (vec![PushMessage::Offer(offers(1, 1)), about(), about()], PushError::OutOfTurn(7)),
+        (vec![PushMessage::Welcome], PushError::OutOfTurn(3)),
     ];
     for (messages, expected) in cases {
         let mut world = World::new(300);

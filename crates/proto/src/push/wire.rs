@@ -2,7 +2,7 @@
 
 use super::{MAX_OPEN, MAX_PAUSE, MAX_PIECE, MAX_TAGS};
 pub use crate::channel::WireError;
-use crate::channel::{Hello, put_text, text};
+use crate::channel::{ChannelHello, put_text, text};
 use crate::wire::Reader;
 use jitlat_core::time::Span;
 
@@ -11,7 +11,7 @@ pub(crate) const MAGIC: [u8; 4] = *b"JLTP";
 
 /// A test that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct PushOffer {
     /// Its number at the sender, by which it is called in this conversation.
     pub number: u64,
     /// XXH3-128 of its log.
@@ -31,7 +31,7 @@ pub struct About {
 
 /// What a sender says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct SpoolState {
     /// Tests that wait.
     pub waiting: u64,
     /// Tests that were dropped because they were too old, ever.
@@ -40,7 +40,7 @@ pub struct State {
 
 /// What became of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PushOutcome {
     /// It is on the collector's disk now.
     Stored,
     /// The collector had it already.
@@ -51,7 +51,7 @@ pub enum Outcome {
 
 /// Why a collector takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum PushRefusal {
     /// It speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
@@ -72,33 +72,39 @@ pub enum Reason {
     Failed,
 }
 
-impl Reason {
+impl PushRefusal {
     /// All, in the order of their numbers.
-    pub(crate) const ALL: [Reason; 6] =
-        [Reason::Version, Reason::Key, Reason::Busy, Reason::Full, Reason::Stopping, Reason::Failed];
+    pub(crate) const ALL: [PushRefusal; 6] = [
+        PushRefusal::Version,
+        PushRefusal::Key,
+        PushRefusal::Busy,
+        PushRefusal::Full,
+        PushRefusal::Stopping,
+        PushRefusal::Failed,
+    ];
 
     fn number(self) -> u8 {
-        Reason::ALL.iter().position(|r| *r == self).unwrap_or(0) as u8
+        PushRefusal::ALL.iter().position(|r| *r == self).unwrap_or(0) as u8
     }
 
-    fn of(number: u8) -> Reason {
-        Reason::ALL.get(usize::from(number)).copied().unwrap_or(Reason::Failed)
+    fn of(number: u8) -> PushRefusal {
+        PushRefusal::ALL.get(usize::from(number)).copied().unwrap_or(PushRefusal::Failed)
     }
 }
 
 /// A message. Numbers as in `docs/protocols/push.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum PushMessage {
     /// 1, both ways.
-    Hello(Hello),
+    Hello(ChannelHello),
     /// 2, both ways: a proof of the key.
     Proof([u8; 32]),
     /// 3, from the collector: tests may be offered.
     Welcome,
     /// 4, to the collector.
-    State(State),
+    State(SpoolState),
     /// 5, to the collector: tests that it may want.
-    Offer(Vec<Offer>),
+    Offer(Vec<PushOffer>),
     /// 6, from the collector: send these, in this order. It has room for as many bytes as they have.
     Want(Vec<u64>),
     /// 7, to the collector: the log of this test follows.
@@ -110,15 +116,15 @@ pub enum Message {
     /// 10, to the collector: this test cannot be sent; what came of it is void.
     Gone(u64),
     /// 11, from the collector: what became of tests.
-    Settled(Vec<(u64, Outcome)>),
+    Settled(Vec<(u64, PushOutcome)>),
     /// 12, from the collector: nothing more is taken on this connection; try again after this time.
-    Later(Reason, String, Span),
+    Later(PushRefusal, String, Span),
     /// 13, both ways: keep-alive.
     Alive,
     /// 14, to the collector: nothing more will be offered.
     Bye,
     /// 15, from the collector: refusal before anything was offered.
-    Refused(Reason, String),
+    Refused(PushRefusal, String),
 }
 
 /// Appends a text of up to 65 535 bytes.
@@ -184,39 +190,39 @@ impl About {
     }
 }
 
-impl Message {
+impl PushMessage {
     /// Its number.
     pub fn kind(&self) -> u8 {
         match self {
-            Message::Hello(_) => Hello::KIND,
-            Message::Proof(_) => 2,
-            Message::Welcome => 3,
-            Message::State(_) => 4,
-            Message::Offer(_) => 5,
-            Message::Want(_) => 6,
-            Message::Test(..) => 7,
-            Message::Piece(_) => 8,
-            Message::Whole => 9,
-            Message::Gone(_) => 10,
-            Message::Settled(_) => 11,
-            Message::Later(..) => 12,
-            Message::Alive => 13,
-            Message::Bye => 14,
-            Message::Refused(..) => 15,
+            PushMessage::Hello(_) => ChannelHello::KIND,
+            PushMessage::Proof(_) => 2,
+            PushMessage::Welcome => 3,
+            PushMessage::State(_) => 4,
+            PushMessage::Offer(_) => 5,
+            PushMessage::Want(_) => 6,
+            PushMessage::Test(..) => 7,
+            PushMessage::Piece(_) => 8,
+            PushMessage::Whole => 9,
+            PushMessage::Gone(_) => 10,
+            PushMessage::Settled(_) => 11,
+            PushMessage::Later(..) => 12,
+            PushMessage::Alive => 13,
+            PushMessage::Bye => 14,
+            PushMessage::Refused(..) => 15,
         }
     }
 
     /// Appends its body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Hello(hello) => hello.encode(MAGIC, out),
-            Message::Proof(proof) => out.extend_from_slice(proof),
-            Message::Welcome | Message::Whole | Message::Alive | Message::Bye => {}
-            Message::State(state) => {
+            PushMessage::Hello(hello) => hello.encode(MAGIC, out),
+            PushMessage::Proof(proof) => out.extend_from_slice(proof),
+            PushMessage::Welcome | PushMessage::Whole | PushMessage::Alive | PushMessage::Bye => {}
+            PushMessage::State(state) => {
                 out.extend_from_slice(&state.waiting.to_be_bytes());
                 out.extend_from_slice(&state.dropped.to_be_bytes());
             }
-            Message::Offer(offers) => {
+            PushMessage::Offer(offers) => {
                 put_count(out, offers.len());
                 for offer in offers {
                     out.extend_from_slice(&offer.number.to_be_bytes());
@@ -224,37 +230,37 @@ impl Message {
                     out.extend_from_slice(&offer.length.to_be_bytes());
                 }
             }
-            Message::Want(numbers) => {
+            PushMessage::Want(numbers) => {
                 put_count(out, numbers.len());
                 numbers.iter().for_each(|n| out.extend_from_slice(&n.to_be_bytes()));
             }
-            Message::Test(number, about) => {
+            PushMessage::Test(number, about) => {
                 out.extend_from_slice(&number.to_be_bytes());
                 about.encode(out);
             }
-            Message::Piece(bytes) => out.extend_from_slice(bytes),
-            Message::Gone(number) => out.extend_from_slice(&number.to_be_bytes()),
-            Message::Settled(settled) => {
+            PushMessage::Piece(bytes) => out.extend_from_slice(bytes),
+            PushMessage::Gone(number) => out.extend_from_slice(&number.to_be_bytes()),
+            PushMessage::Settled(settled) => {
                 put_count(out, settled.len());
                 for (number, outcome) in settled {
                     out.extend_from_slice(&number.to_be_bytes());
                     match outcome {
-                        Outcome::Stored => out.push(0),
-                        Outcome::Known => out.push(1),
-                        Outcome::Refused(why) => {
+                        PushOutcome::Stored => out.push(0),
+                        PushOutcome::Known => out.push(1),
+                        PushOutcome::Refused(why) => {
                             out.push(2);
                             put_text(out, why);
                         }
                     }
                 }
             }
-            Message::Later(why, said, pause) => {
+            PushMessage::Later(why, said, pause) => {
                 out.push(why.number());
                 put_text(out, said);
                 let ms = pause.0.clamp(0, MAX_PAUSE.0) / 1_000_000;
                 out.extend_from_slice(&(ms as u32).to_be_bytes());
             }
-            Message::Refused(why, said) => {
+            PushMessage::Refused(why, said) => {
                 out.push(why.number());
                 put_text(out, said);
             }
@@ -262,41 +268,41 @@ impl Message {
     }
 
     /// Parses the body of message `kind`. Bytes after the known fields belong to a later version, and are ignored.
-    pub fn decode(kind: u8, body: &[u8]) -> Result<Message, WireError> {
+    pub fn decode(kind: u8, body: &[u8]) -> Result<PushMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
-            Hello::KIND => Message::Hello(Hello::decode(MAGIC, r)?),
-            2 => Message::Proof(r.array()?),
-            3 => Message::Welcome,
-            4 => Message::State(State { waiting: r.u64()?, dropped: r.u64()? }),
+            ChannelHello::KIND => PushMessage::Hello(ChannelHello::decode(MAGIC, r)?),
+            2 => PushMessage::Proof(r.array()?),
+            3 => PushMessage::Welcome,
+            4 => PushMessage::State(SpoolState { waiting: r.u64()?, dropped: r.u64()? }),
             5 => {
                 let one =
-                    |r: &mut Reader<'_>| Ok(Offer { number: r.u64()?, hash: hash(r)?, length: r.u64()? });
-                Message::Offer(list(r, one)?)
+                    |r: &mut Reader<'_>| Ok(PushOffer { number: r.u64()?, hash: hash(r)?, length: r.u64()? });
+                PushMessage::Offer(list(r, one)?)
             }
-            6 => Message::Want(list(r, |r| Ok(r.u64()?))?),
-            7 => Message::Test(r.u64()?, About::decode(r)?),
-            8 => Message::Piece(r.rest().to_vec()),
-            9 => Message::Whole,
-            10 => Message::Gone(r.u64()?),
-            11 => Message::Settled(list(r, |r| Ok((r.u64()?, outcome(r)?)))?),
+            6 => PushMessage::Want(list(r, |r| Ok(r.u64()?))?),
+            7 => PushMessage::Test(r.u64()?, About::decode(r)?),
+            8 => PushMessage::Piece(r.rest().to_vec()),
+            9 => PushMessage::Whole,
+            10 => PushMessage::Gone(r.u64()?),
+            11 => PushMessage::Settled(list(r, |r| Ok((r.u64()?, outcome(r)?)))?),
             12 => {
-                let (why, said) = (Reason::of(r.u8()?), text(r)?);
-                Message::Later(why, said, Span::millis(r.u32()?.into()).min(MAX_PAUSE))
+                let (why, said) = (PushRefusal::of(r.u8()?), text(r)?);
+                PushMessage::Later(why, said, Span::millis(r.u32()?.into()).min(MAX_PAUSE))
             }
-            13 => Message::Alive,
-            14 => Message::Bye,
-            15 => Message::Refused(Reason::of(r.u8()?), text(r)?),
+            13 => PushMessage::Alive,
+            14 => PushMessage::Bye,
+            15 => PushMessage::Refused(PushRefusal::of(r.u8()?), text(r)?),
             other => return Err(WireError::Unknown(other)),
         })
     }
 }
 
-fn outcome(r: &mut Reader<'_>) -> Result<Outcome, WireError> {
+fn outcome(r: &mut Reader<'_>) -> Result<PushOutcome, WireError> {
     match r.u8()? {
-        0 => Ok(Outcome::Stored),
-        1 => Ok(Outcome::Known),
-        2 => Ok(Outcome::Refused(text(r)?)),
+        0 => Ok(PushOutcome::Stored),
+        1 => Ok(PushOutcome::Known),
+        2 => Ok(PushOutcome::Refused(text(r)?)),
         _ => Err(WireError::Value("outcome")),
     }
 }

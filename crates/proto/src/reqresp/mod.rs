@@ -5,7 +5,7 @@
 //! closes otherwise). Then requests go one way and responses the other, each of its fixed size: sequence number, times,
 //! padding; big-endian.
 
-use crate::twoway::{Protocol, Received, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply};
 use crate::wire::Field;
 use jitlat_core::WallTime;
 
@@ -35,25 +35,24 @@ mod field {
 }
 
 /// Bytes of the shortest request: sequence number, T1.
-pub const SHORTEST_REQUEST: usize = 12;
+pub const MIN_REQUEST: usize = 12;
 /// Bytes of the shortest response: sequence number, T2, T3.
-pub const SHORTEST_RESPONSE: usize = 20;
+pub const MIN_RESPONSE: usize = 20;
 /// The largest of either.
-pub const LARGEST: usize = 65_535;
+pub const MAX_LEN: usize = 65_535;
 
 /// The sizes of a test, in bytes; always valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct ExchangeSizes {
     request: u16,
     response: u16,
 }
 
-impl Sizes {
+impl ExchangeSizes {
     /// `None` unless both are between their shortest and the largest.
-    pub fn new(request: usize, response: usize) -> Option<Sizes> {
-        let fits = (SHORTEST_REQUEST..=LARGEST).contains(&request)
-            && (SHORTEST_RESPONSE..=LARGEST).contains(&response);
-        fits.then_some(Sizes { request: request as u16, response: response as u16 })
+    pub fn new(request: usize, response: usize) -> Option<ExchangeSizes> {
+        let fits = (MIN_REQUEST..=MAX_LEN).contains(&request) && (MIN_RESPONSE..=MAX_LEN).contains(&response);
+        fits.then_some(ExchangeSizes { request: request as u16, response: response as u16 })
     }
 
     /// Bytes of a request.
@@ -76,11 +75,11 @@ impl Sizes {
     }
 
     /// The sizes in a greeting; `None` if it is not one, or if they are invalid.
-    pub fn from_greeting(bytes: &[u8; GREETING_LEN]) -> Option<Sizes> {
+    pub fn from_greeting(bytes: &[u8; GREETING_LEN]) -> Option<ExchangeSizes> {
         if greeting::MAGIC.read(bytes)? != MAGIC {
             return None;
         }
-        Sizes::new(greeting::REQUEST.read(bytes)? as usize, greeting::RESPONSE.read(bytes)? as usize)
+        ExchangeSizes::new(greeting::REQUEST.read(bytes)? as usize, greeting::RESPONSE.read(bytes)? as usize)
     }
 }
 
@@ -88,7 +87,7 @@ impl Sizes {
 /// `response`. False, and nothing written, if either is too short.
 pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
     let Some(seq) = field::SEQ.read(request) else { return false };
-    if response.len() < SHORTEST_RESPONSE {
+    if response.len() < MIN_RESPONSE {
         return false;
     }
     field::SEQ.write(response, seq);
@@ -100,13 +99,13 @@ pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: 
 /// The client: makes requests and reads complete responses.
 #[derive(Clone, Debug)]
 pub struct Requester {
-    sizes: Sizes,
+    sizes: ExchangeSizes,
     echoed: bool,
 }
 
 impl Requester {
     /// For requests and responses of these sizes.
-    pub fn new(sizes: Sizes) -> Requester {
+    pub fn new(sizes: ExchangeSizes) -> Requester {
         Requester { sizes, echoed: false }
     }
 }
@@ -134,13 +133,13 @@ impl Protocol for Requester {
         field::SENT.write(&mut out[start..], sent.0);
     }
 
-    fn receive(&mut self, response: &[u8], _near: WallTime) -> Received {
-        let least = if self.echoed { SHORTEST_REQUEST } else { SHORTEST_RESPONSE };
+    fn receive(&mut self, response: &[u8], _near: WallTime) -> DatagramKind {
+        let least = if self.echoed { MIN_REQUEST } else { MIN_RESPONSE };
         let (Some(seq), true) = (field::SEQ.read(response), response.len() >= least) else {
-            return Received::Malformed;
+            return DatagramKind::Malformed;
         };
         let time = |field: Field<i64>| field.read(response).filter(|t| *t > 0 && !self.echoed).map(WallTime);
-        Received::Reply(Reply {
+        DatagramKind::Reply(Reply {
             seq,
             seq_bits: 32,
             arrived: time(field::ARRIVED),
@@ -162,56 +161,56 @@ mod tests {
 
     #[test]
     fn greetings_name_possible_sizes_only() {
-        let sizes = Sizes::new(1460, 1000).unwrap();
-        assert_eq!(Sizes::from_greeting(&sizes.greeting()), Some(sizes));
-        assert!(Sizes::new(11, 1000).is_none() && Sizes::new(1460, 19).is_none());
-        assert!(Sizes::new(65_536, 1000).is_none());
+        let sizes = ExchangeSizes::new(1460, 1000).unwrap();
+        assert_eq!(ExchangeSizes::from_greeting(&sizes.greeting()), Some(sizes));
+        assert!(ExchangeSizes::new(11, 1000).is_none() && ExchangeSizes::new(1460, 19).is_none());
+        assert!(ExchangeSizes::new(65_536, 1000).is_none());
         let mut huge = sizes.greeting();
         huge[8..12].fill(0xff);
-        assert_eq!(Sizes::from_greeting(&huge), None);
-        assert_eq!(Sizes::from_greeting(b"GET / HTTP/1.1\r\n"), None);
+        assert_eq!(ExchangeSizes::from_greeting(&huge), None);
+        assert_eq!(ExchangeSizes::from_greeting(b"GET / HTTP/1.1\r\n"), None);
     }
 
     #[test]
     fn a_response_carries_the_four_times() {
-        let sizes = Sizes::new(100, 50).unwrap();
+        let sizes = ExchangeSizes::new(100, 50).unwrap();
         let mut client = Requester::new(sizes);
         let mut request = Vec::new();
         client.request(7, false, WallTime(1), &mut request);
         assert_eq!(request.len(), 100);
         let mut response = vec![0; 50];
         assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
-        let Received::Reply(r) = client.receive(&response, WallTime(0)) else { panic!() };
+        let DatagramKind::Reply(r) = client.receive(&response, WallTime(0)) else { panic!() };
         assert_eq!((r.seq, r.arrived, r.answered), (7, Some(WallTime(10)), Some(WallTime(20))));
         assert!(!respond(&[1, 2], WallTime(0), WallTime(0), &mut response));
-        assert_eq!(client.receive(&[0; 19], WallTime(0)), Received::Malformed);
+        assert_eq!(client.receive(&[0; 19], WallTime(0)), DatagramKind::Malformed);
     }
 
     #[test]
     fn a_plain_echo_server_is_found_by_the_first_response() {
-        let mut client = Requester::new(Sizes::new(100, 50).unwrap());
+        let mut client = Requester::new(ExchangeSizes::new(100, 50).unwrap());
         let mut request = Vec::new();
         client.request(0, false, WallTime(5), &mut request);
         let mut response = vec![0; 50];
         assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
         assert!(!client.finds_echo(&response, Some(WallTime(5))) && client.far_clock());
         assert!(client.finds_echo(&request, Some(WallTime(5))) && !client.far_clock());
-        let Received::Reply(r) = client.receive(&request, WallTime(0)) else { panic!() };
+        let DatagramKind::Reply(r) = client.receive(&request, WallTime(0)) else { panic!() };
         assert_eq!((r.seq, r.arrived, r.answered, r.damaged), (0, None, None, false));
     }
 
     #[test]
     fn sizes_at_their_limits() {
-        let sizes = Sizes::new(SHORTEST_REQUEST, SHORTEST_RESPONSE).unwrap();
+        let sizes = ExchangeSizes::new(MIN_REQUEST, MIN_RESPONSE).unwrap();
         assert_eq!((sizes.request(), sizes.response()), (12, 20));
-        assert!(Sizes::new(LARGEST, LARGEST).is_some());
+        assert!(ExchangeSizes::new(MAX_LEN, MAX_LEN).is_some());
         let mut client = Requester::new(sizes);
-        let (mut request, mut response) = (Vec::new(), [0; SHORTEST_RESPONSE]);
+        let (mut request, mut response) = (Vec::new(), [0; MIN_RESPONSE]);
         client.request(7, false, WallTime(1), &mut request);
         assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
-        assert!(!respond(&request, WallTime(10), WallTime(20), &mut [0; SHORTEST_RESPONSE - 1]));
+        assert!(!respond(&request, WallTime(10), WallTime(20), &mut [0; MIN_RESPONSE - 1]));
         let damaged = |client: &mut Requester, response: &[u8]| match client.receive(response, WallTime(0)) {
-            Received::Reply(reply) => reply.damaged,
+            DatagramKind::Reply(reply) => reply.damaged,
             other => panic!("{other:?}"),
         };
         assert!(!damaged(&mut client, &response));

@@ -4,11 +4,11 @@
 //! Whatever happens, a machine must not panic, must not send without end, and must end by itself once nothing happens
 //! any more: it always has a timer, or it is over. A server addresses packets to the host of its control connection alone.
 
-use super::HostClock;
-use crate::jitlat::auth::{Key, Side};
+use super::SimClock;
+use crate::jitlat::auth::{ConnectionSide, PresharedKey};
 use crate::jitlat::codec::Codec;
-use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, ReceiveReport, Role, SendReport};
-use crate::jitlat::limits::Limits;
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Meeting, ReceiveReport, SendReport};
+use crate::jitlat::limits::ServerLimits;
 use crate::jitlat::message::{
     Accept, Chunk, ChunkData, Fetch, FlowAccept, FlowRequest, Hello, Message, Nak, NakCode, Probe, Request,
     Results, Welcome,
@@ -18,13 +18,13 @@ use crate::jitlat::session_table::{SessionId, SessionTable};
 use crate::jitlat::stream::Finish;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, ServerConfig, ServerEvent, ServerInput,
-    ServerMachine,
+    ServerMachine, TestTerms,
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{
-    Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
+    Direction, PacketRecord, Schedule, Span, StampSource, SteadyTime, TestSpec, Transport, WallTime,
 };
 
 /// An operation on a machine. Numbers are taken modulo the valid range, so that any value is an operation.
@@ -52,7 +52,7 @@ pub enum Op {
 
 /// The configuration of a machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct ChaosSetup {
     /// The peer speaks classic workorders.
     pub classic: bool,
     /// Bits: 0 = first flow down, 1 = a second flow the other way, 2 = TCP, 3 = a key on our side, 4 = the
@@ -61,9 +61,9 @@ pub struct Setup {
 }
 
 /// More than any machine may send or request in answer to one operation.
-const ENOUGH: usize = 20_000;
+const MAX_OUTPUT: usize = 20_000;
 
-impl Setup {
+impl ChaosSetup {
     fn dialect(self) -> Dialect {
         if self.classic { Dialect::Classic } else { Dialect::V3 }
     }
@@ -76,8 +76,8 @@ impl Setup {
         [Some(first), second].into_iter().flatten().filter_map(spec).collect()
     }
 
-    fn key(self) -> Option<Key> {
-        (self.shape & 8 != 0).then(|| Key::from_file_contents(b"0123456789abcdef").ok()).flatten()
+    fn key(self) -> Option<PresharedKey> {
+        (self.shape & 8 != 0).then(|| PresharedKey::from_file_contents(b"0123456789abcdef").ok()).flatten()
     }
 }
 
@@ -86,7 +86,7 @@ fn addresses() -> [SocketAddr; 2] {
 }
 
 /// The parts of a harness that client and server have in common.
-struct Around {
+struct HarnessState {
     now: Tick,
     peer: Codec,
     flows: Vec<TestSpec>,
@@ -96,14 +96,14 @@ struct Around {
     over: bool,
 }
 
-impl Around {
-    fn new(setup: Setup, peer: Side) -> Around {
+impl HarnessState {
+    fn new(setup: ChaosSetup, peer: ConnectionSide) -> HarnessState {
         let [client, server] = addresses();
-        let (local, far) = if peer == Side::Client { (client, server) } else { (server, client) };
+        let (local, far) = if peer == ConnectionSide::Client { (client, server) } else { (server, client) };
         let mut codec = Codec::new(setup.dialect(), peer, local, far);
         codec.settle();
-        Around {
-            now: HostClock::default().tick(Span::ZERO),
+        HarnessState {
+            now: SimClock::default().tick(Span::ZERO),
             peer: codec,
             flows: setup.flows(),
             obey: true,
@@ -151,7 +151,8 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
             Message::Probe(Probe { id: n % 16, sent: t, arrived: Some(t), answered: Some(t) })
         }
         4 => {
-            let flows = flows.iter().map(|spec| FlowRequest { spec: spec.clone(), stamps: Source::Kernel });
+            let flows =
+                flows.iter().map(|spec| FlowRequest { spec: spec.clone(), stamps: StampSource::Kernel });
             Message::Request(Request { flows: flows.collect(), ..Request::default() })
         }
         5 => {
@@ -175,7 +176,7 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
                 ChunkData::Records(vec![PacketRecord::new(i64::from(n)); (n % 5) as usize])
             } else {
                 ChunkData::Stamps(
-                    Source::Kernel,
+                    StampSource::Kernel,
                     vec![i64::from(n); (n % 5) as usize],
                     vec![7; (n % 5 * (n % 2)) as usize],
                 )
@@ -210,7 +211,7 @@ fn so_far(n: u32) -> ReceivedSoFar {
 }
 
 fn send_report(n: u32) -> SendReport {
-    let mut stamps = SentStamps::new(Source::Kernel);
+    let mut stamps = SentStamps::new(StampSource::Kernel);
     (0..n % 9000).for_each(|seq| stamps.set(seq, WallTime(seq.into())));
     SendReport { sent: n, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) }
 }
@@ -222,9 +223,9 @@ fn receive_report(n: u32) -> ReceiveReport {
 }
 
 /// The immediate answer of a correct flow engine to `command`.
-fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
+fn obedient(command: &FlowCommand, roles: &mut Vec<FlowRole>) -> Vec<FlowReport> {
     match command {
-        Command::Open(opening) => {
+        FlowCommand::Open(opening) => {
             roles.push(opening.role);
             let opened = FlowReport::Opened(opening.flow, opening.bind_port.max(1));
             let greeted = FlowReport::Greeted(opening.flow, SocketAddr::new(opening.peer, 40_000));
@@ -233,9 +234,11 @@ fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
                 _ => vec![opened],
             }
         }
-        Command::Connect { flow, .. } => vec![FlowReport::Ready(*flow)],
-        Command::Stop(flow) => match roles.get(usize::from(flow.0)) {
-            Some(Role::Send) => vec![FlowReport::Ended(*flow, 9), FlowReport::Sent(*flow, send_report(9))],
+        FlowCommand::Connect { flow, .. } => vec![FlowReport::Ready(*flow)],
+        FlowCommand::Stop(flow) => match roles.get(usize::from(flow.0)) {
+            Some(FlowRole::Send) => {
+                vec![FlowReport::Ended(*flow, 9), FlowReport::Sent(*flow, send_report(9))]
+            }
             _ => vec![FlowReport::Received(*flow, receive_report(5))],
         },
         _ => vec![],
@@ -243,10 +246,10 @@ fn obedient(command: &Command, roles: &mut Vec<Role>) -> Vec<FlowReport> {
 }
 
 /// Applies `ops` to a server machine. Panics if it misbehaves.
-pub fn server(setup: Setup, ops: &[Op]) {
+pub fn server(setup: ChaosSetup, ops: &[Op]) {
     let [client, local] = addresses();
-    let mut around = Around::new(setup, Side::Client);
-    let limits = Limits::default();
+    let mut around = HarnessState::new(setup, ConnectionSide::Client);
+    let limits = ServerLimits::default();
     let mut sessions = SessionTable::new(limits.clone());
     let config = ServerConfig {
         local,
@@ -288,7 +291,7 @@ pub fn server(setup: Setup, ops: &[Op]) {
         }
         settle_server(&mut machine, &mut around, &mut sessions, &mut roles);
     }
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let Some(at) = machine.poll_timeout() else {
             assert!(around.over, "no timer, and not over: {machine:?}");
             return;
@@ -302,22 +305,22 @@ pub fn server(setup: Setup, ops: &[Op]) {
 
 /// Whether what a server's flow engine sends for this command goes to the host of the control connection, whose address is
 /// proven, and is not the first word between them.
-fn is_to_client(command: &Command) -> bool {
+fn is_to_client(command: &FlowCommand) -> bool {
     let [client, _] = addresses();
     match command {
-        Command::Open(opening) => opening.peer == client.ip(),
-        Command::Connect { peer, greeting, .. } => peer.ip() == client.ip() && greeting.is_none(),
-        Command::Start(_) | Command::Cut(..) | Command::Stop(_) | Command::Close(_) => true,
+        FlowCommand::Open(opening) => opening.peer == client.ip(),
+        FlowCommand::Connect { peer, greeting, .. } => peer.ip() == client.ip() && greeting.is_none(),
+        FlowCommand::Start(_) | FlowCommand::Cut(..) | FlowCommand::Stop(_) | FlowCommand::Close(_) => true,
     }
 }
 
 fn settle_server(
     machine: &mut ServerMachine,
-    around: &mut Around,
+    around: &mut HarnessState,
     sessions: &mut SessionTable,
-    roles: &mut Vec<Role>,
+    roles: &mut Vec<FlowRole>,
 ) {
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let mut out = Vec::new();
         if machine.poll_transmit(around.now, &mut out) {
             continue;
@@ -358,12 +361,16 @@ fn settle_server(
 }
 
 /// Applies `ops` to a client machine. Panics if it misbehaves.
-pub fn client(setup: Setup, ops: &[Op]) {
+pub fn client(setup: ChaosSetup, ops: &[Op]) {
     let [local, server] = addresses();
-    let mut around = Around::new(setup, Side::Server);
-    let mut config = ClientConfig::new(setup.dialect(), around.flows.clone(), local, server, [9; 32]);
-    config.feedback = true;
-    config.key = setup.key();
+    let mut around = HarnessState::new(setup, ConnectionSide::Server);
+    let terms = TestTerms {
+        dialect: setup.dialect(),
+        key: setup.key(),
+        feedback: true,
+        ..TestTerms::new(around.flows.clone())
+    };
+    let mut config = ClientConfig::new(terms, local, server, [9; 32]);
     config.probes = if setup.shape & 16 == 0 { 0 } else { 3 };
     let mut machine = ClientMachine::new(config, around.now);
     let mut roles = Vec::new();
@@ -396,7 +403,7 @@ pub fn client(setup: Setup, ops: &[Op]) {
         }
         settle_client(&mut machine, &mut around, setup, &mut roles);
     }
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let Some(at) = machine.poll_timeout() else {
             assert!(around.over, "no timer, and not over: {machine:?}");
             let _ = machine.sessions();
@@ -409,8 +416,13 @@ pub fn client(setup: Setup, ops: &[Op]) {
     panic!("never ends: {machine:?}");
 }
 
-fn settle_client(machine: &mut ClientMachine, around: &mut Around, setup: Setup, roles: &mut Vec<Role>) {
-    for _ in 0..ENOUGH {
+fn settle_client(
+    machine: &mut ClientMachine,
+    around: &mut HarnessState,
+    setup: ChaosSetup,
+    roles: &mut Vec<FlowRole>,
+) {
+    for _ in 0..MAX_OUTPUT {
         let mut out = Vec::new();
         if machine.poll_transmit(around.now, &mut out) {
             continue;
@@ -431,7 +443,7 @@ fn settle_client(machine: &mut ClientMachine, around: &mut Around, setup: Setup,
                 }
             }
             ClientEvent::Reconnect if around.obey => {
-                around.peer = Around::new(setup, Side::Server).peer;
+                around.peer = HarnessState::new(setup, ConnectionSide::Server).peer;
                 machine.handle(now, ClientInput::Reconnected([3; 32]));
             }
             _ => {}
@@ -447,7 +459,7 @@ mod tests {
     #[test]
     fn greetings_of_any_host_lead_no_packets_there() {
         for from in 0..3 {
-            let setup = Setup { classic: false, shape: 32 };
+            let setup = ChaosSetup { classic: false, shape: 32 };
             server(setup, &[Op::Say(0, 0), Op::Say(4, 0), Op::FlowReport(1, 0, from), Op::Say(6, 0)]);
         }
     }

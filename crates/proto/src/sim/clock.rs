@@ -1,4 +1,4 @@
-//! [`HostClock`]: a host's clock relative to the true time.
+//! [`SimClock`]: a host's clock relative to the true time.
 
 use crate::Tick;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -9,14 +9,14 @@ pub const EPOCH: WallTime = WallTime(1_246_650_331_000_000_000);
 /// A clock with a fixed offset and a constant rate error. Both of a host's clocks run at the same rate; only the wall
 /// clock has the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostClock {
+pub struct SimClock {
     /// Wall clock minus true time, at the beginning.
     pub offset: Span,
     /// Rate error in parts per billion, > 0 = fast.
     pub skew_ppb: i64,
 }
 
-impl HostClock {
+impl SimClock {
     /// What both clocks show at true time `t` since the beginning.
     pub fn tick(&self, t: Span) -> Tick {
         let steady = SteadyTime(t.0 + self.drift(t.0));
@@ -46,14 +46,14 @@ mod tests {
     #[test]
     fn when_is_the_inverse_of_tick() {
         for skew_ppb in [-120_000, 0, 7, 120_000] {
-            let clock = HostClock { offset: Span::seconds(31), skew_ppb };
+            let clock = SimClock { offset: Span::seconds(31), skew_ppb };
             for at in [0, 1, 999_999_999, 3_600_000_000_000] {
                 let t = clock.when(SteadyTime(at));
                 assert!(clock.tick(t).steady >= SteadyTime(at));
                 assert!(t.0 == 0 || clock.tick(t - Span(1)).steady < SteadyTime(at), "{skew_ppb} {at}");
             }
         }
-        let fast = HostClock { offset: Span::ZERO, skew_ppb: 120_000 };
+        let fast = SimClock { offset: Span::ZERO, skew_ppb: 120_000 };
         assert_eq!(fast.tick(Span::seconds(1000)).steady, SteadyTime(1_000_120_000_000));
     }
 }

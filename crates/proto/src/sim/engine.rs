@@ -1,16 +1,16 @@
-//! [`Engine`]: a flow engine in virtual time. It does the same as `jitlat-net` with threads and sockets.
+//! [`SimEngine`]: a flow engine in virtual time. It does the same as `jitlat-net` with threads and sockets.
 
 use crate::Tick;
 use crate::jitlat::flow::{
-    Command, FlowId, FlowReport, Meeting, Opening, ReceiveReport, Role, SendReport, WATCHED_EVERY,
+    FlowCommand, FlowId, FlowReport, FlowRole, Meeting, Opening, ReceiveReport, SendReport, WATCHED_EVERY,
 };
-use crate::jitlat::packet::{HEADER_LEN, Header};
+use crate::jitlat::packet::{HEADER_LEN, PacketHeader};
 use crate::jitlat::recording::{Recording, SentStamps};
-use crate::jitlat::stream::{Greeter, Received, Reception, StreamReceiver, StreamSender};
+use crate::jitlat::stream::{Greeter, Reception, StreamArrival, StreamReceiver, StreamSender};
 use core::net::SocketAddr;
 use jitlat_core::distribution::Precision;
 use jitlat_core::so_far::{ReceivedSoFar, SoFar};
-use jitlat_core::{Source, Span, Stamp, SteadyTime, Transport};
+use jitlat_core::{Span, Stamp, StampSource, SteadyTime, Transport};
 use std::collections::VecDeque;
 
 /// How long after the program's reading a packet leaves the simulated host.
@@ -18,11 +18,11 @@ pub(crate) const SEND_LAG: Span = Span::micros(3);
 
 /// A packet of a test stream in transit.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet {
+pub struct SimPacket {
     /// Its flow.
     pub flow: FlowId,
     /// Its header.
-    pub header: Header,
+    pub header: PacketHeader,
     /// Payload bytes.
     pub size: u16,
     /// Whether it must not be lost or reordered.
@@ -31,8 +31,8 @@ pub struct Packet {
 
 /// All flows of one machine.
 #[derive(Debug, Default)]
-pub struct Engine {
-    flows: Vec<Flow>,
+pub struct SimEngine {
+    flows: Vec<SimFlow>,
     reports: VecDeque<FlowReport>,
     /// Reports in transit to the machine, with their arrival times.
     posted: VecDeque<(SteadyTime, FlowReport)>,
@@ -44,71 +44,71 @@ pub struct Engine {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct SimFlow {
     opening: Opening,
     connected: bool,
     greeted: bool,
     /// A greeting to be returned once connected.
-    owed: Option<Header>,
+    owed: Option<PacketHeader>,
     greeter: Option<Greeter>,
-    work: Work,
+    work: FlowWork,
     closed: bool,
 }
 
 /// What is reported of a flow while it runs, and when next.
 #[derive(Debug)]
-struct Watched {
+struct FlowWatch {
     so_far: SoFar,
     next: SteadyTime,
     arrived: Option<SteadyTime>,
 }
 
 #[derive(Debug)]
-enum Work {
+enum FlowWork {
     None,
     Sending { sender: StreamSender, stamps: SentStamps, ended: bool },
-    Receiving { receiver: StreamReceiver, recording: Recording, watched: Option<Box<Watched>> },
+    Receiving { receiver: StreamReceiver, recording: Recording, watched: Option<Box<FlowWatch>> },
 }
 
-impl Engine {
+impl SimEngine {
     /// An engine whose peer's packets come from `far`, and whose reports take `latency` to reach the machine.
-    pub fn new(far: SocketAddr, latency: Span) -> Engine {
-        Engine { far: Some(far), latency, ..Engine::default() }
+    pub fn new(far: SocketAddr, latency: Span) -> SimEngine {
+        SimEngine { far: Some(far), latency, ..SimEngine::default() }
     }
 
     /// Executes a command.
-    pub fn command(&mut self, now: Tick, command: Command) {
+    pub fn command(&mut self, now: Tick, command: FlowCommand) {
         match command {
-            Command::Open(opening) => self.open(*opening),
-            Command::Connect { flow, greeting, .. } => {
+            FlowCommand::Open(opening) => self.open(*opening),
+            FlowCommand::Connect { flow, greeting, .. } => {
                 let Some(f) = self.flow(flow) else { return };
                 f.connected = true;
                 match greeting {
-                    Some((token, patience)) => f.greeter = Some(Greeter::new(token, now.steady, patience)),
+                    Some((token, timeout)) => f.greeter = Some(Greeter::new(token, now.steady, timeout)),
                     None => self.reports.push_back(FlowReport::Ready(flow)),
                 }
             }
-            Command::Start(flow) => {
+            FlowCommand::Start(flow) => {
                 let Some(f) = self.flow(flow) else { return };
                 f.start(now.steady);
             }
-            Command::Cut(flow, linger) => match self.flow(flow).map(|f| &mut f.work) {
-                Some(Work::Sending { sender, .. }) => sender.cut(now.steady),
-                Some(Work::Receiving { receiver, .. }) => receiver.cut(now.steady, linger),
+            FlowCommand::Cut(flow, linger) => match self.flow(flow).map(|f| &mut f.work) {
+                Some(FlowWork::Sending { sender, .. }) => sender.cut(now.steady),
+                Some(FlowWork::Receiving { receiver, .. }) => receiver.cut(now.steady, linger),
                 _ => {}
             },
-            Command::Stop(flow) => self.stop(now, flow),
-            Command::Close(flow) => {
+            FlowCommand::Stop(flow) => self.stop(now, flow),
+            FlowCommand::Close(flow) => {
                 if let Some(f) = self.flow(flow) {
                     f.closed = true;
-                    f.work = Work::None;
+                    f.work = FlowWork::None;
                     f.greeter = None;
                 }
             }
         }
     }
 
-    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+    fn flow(&mut self, id: FlowId) -> Option<&mut SimFlow> {
         self.flows.get_mut(usize::from(id.0))
     }
 
@@ -117,13 +117,13 @@ impl Engine {
             if opening.bind_port == 0 { 40_000 + u16::from(opening.flow.0) } else { opening.bind_port };
         self.reports.push_back(FlowReport::Opened(opening.flow, port));
         let connected = opening.meeting == Meeting::Listen;
-        self.flows.push(Flow {
+        self.flows.push(SimFlow {
             opening,
             connected,
             greeted: false,
             owed: None,
             greeter: None,
-            work: Work::None,
+            work: FlowWork::None,
             closed: false,
         });
     }
@@ -131,13 +131,13 @@ impl Engine {
     fn stop(&mut self, now: Tick, id: FlowId) {
         let Some(f) = self.flow(id) else { return };
         match &mut f.work {
-            Work::Sending { sender, .. } => sender.stop(),
-            Work::Receiving { receiver, .. } => receiver.cut(now.steady, Span::ZERO),
-            Work::None => {
+            FlowWork::Sending { sender, .. } => sender.stop(),
+            FlowWork::Receiving { receiver, .. } => receiver.cut(now.steady, Span::ZERO),
+            FlowWork::None => {
                 let role = f.opening.role;
                 self.reports.push_back(match role {
-                    Role::Send => FlowReport::Sent(id, SendReport::default()),
-                    Role::Receive => FlowReport::Failed(id, "never started".into()),
+                    FlowRole::Send => FlowReport::Sent(id, SendReport::default()),
+                    FlowRole::Receive => FlowReport::Failed(id, "never started".into()),
                 });
             }
         }
@@ -145,8 +145,8 @@ impl Engine {
     }
 
     /// Handles a packet from the peer; answers are appended to `out`.
-    pub fn arrived(&mut self, now: Tick, packet: &Packet, out: &mut Vec<Packet>) {
-        let Engine { flows, reports, far, payload, .. } = self;
+    pub fn arrived(&mut self, now: Tick, packet: &SimPacket, out: &mut Vec<SimPacket>) {
+        let SimEngine { flows, reports, far, payload, .. } = self;
         let Some(f) = flows.get_mut(usize::from(packet.flow.0)).filter(|f| !f.closed) else { return };
         let bytes = packet.header.to_bytes();
         if let Some(greeter) = &mut f.greeter {
@@ -164,15 +164,15 @@ impl Engine {
             }
             return;
         }
-        if let Work::Receiving { receiver, recording, watched } = &mut f.work {
-            let stamp = Stamp { at: now.wall, source: Source::Kernel };
+        if let FlowWork::Receiving { receiver, recording, watched } = &mut f.work {
+            let stamp = Stamp { at: now.wall, source: StampSource::Kernel };
             let mut how = Reception::new(stamp, now.steady);
             how.read = Some(now.wall + Span::micros(2));
             how.ttl = Some(64);
             how.traffic_class = Some(f.opening.spec.dscp.octet());
             payload.resize(packet.size.into(), 0);
             packet.header.write(payload);
-            if let Received::Packet(record) = receiver.packet(payload, &how) {
+            if let StreamArrival::Packet(record) = receiver.packet(payload, &how) {
                 recording.push(record);
                 if let Some(watched) = watched {
                     watched.so_far.push(&record, record.delay());
@@ -184,8 +184,8 @@ impl Engine {
     }
 
     /// Sends what is due, and finishes what is over.
-    pub fn advance(&mut self, now: Tick, out: &mut Vec<Packet>) {
-        let Engine { flows, reports, .. } = self;
+    pub fn advance(&mut self, now: Tick, out: &mut Vec<SimPacket>) {
+        let SimEngine { flows, reports, .. } = self;
         for f in flows.iter_mut().filter(|f| !f.closed) {
             f.advance(now, out, reports);
         }
@@ -193,7 +193,7 @@ impl Engine {
 
     /// When, on the steady clock, the next action is due.
     pub fn deadline(&self) -> Option<SteadyTime> {
-        let flows = self.flows.iter().filter(|f| !f.closed).filter_map(Flow::deadline);
+        let flows = self.flows.iter().filter(|f| !f.closed).filter_map(SimFlow::deadline);
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
@@ -207,32 +207,32 @@ impl Engine {
     }
 }
 
-impl Flow {
+impl SimFlow {
     fn start(&mut self, now: SteadyTime) {
-        let Opening { spec, patience, greetings, record_limit, peak, watched, .. } = &self.opening;
+        let Opening { spec, timeouts, greetings, record_limit, peak, watched, .. } = &self.opening;
         self.work = match self.opening.role {
-            Role::Send => Work::Sending {
+            FlowRole::Send => FlowWork::Sending {
                 sender: StreamSender::new(spec, now),
-                stamps: SentStamps::new(Source::Kernel),
+                stamps: SentStamps::new(StampSource::Kernel),
                 ended: false,
             },
-            Role::Receive => Work::Receiving {
-                receiver: StreamReceiver::new(spec, *patience, *greetings, now).limited_to(*peak),
+            FlowRole::Receive => FlowWork::Receiving {
+                receiver: StreamReceiver::new(spec, *timeouts, *greetings, now).limited_to(*peak),
                 recording: Recording::new(*record_limit),
                 watched: watched.then(|| {
                     let so_far = SoFar::new(Precision::FLOW);
-                    Box::new(Watched { so_far, next: now + WATCHED_EVERY, arrived: None })
+                    Box::new(FlowWatch { so_far, next: now + WATCHED_EVERY, arrived: None })
                 }),
             },
         };
     }
 
-    fn packet(&self, header: Header, size: u16) -> Packet {
+    fn packet(&self, header: PacketHeader, size: u16) -> SimPacket {
         let tcp = self.opening.spec.transport() == Transport::Tcp;
-        Packet { flow: self.opening.flow, header, size, tcp }
+        SimPacket { flow: self.opening.flow, header, size, tcp }
     }
 
-    fn advance(&mut self, now: Tick, out: &mut Vec<Packet>, reports: &mut VecDeque<FlowReport>) {
+    fn advance(&mut self, now: Tick, out: &mut Vec<SimPacket>, reports: &mut VecDeque<FlowReport>) {
         let id = self.opening.flow;
         if let Some(header) = self.owed.take_if(|_| self.connected) {
             out.push(self.packet(header, HEADER_LEN as u16));
@@ -240,7 +240,7 @@ impl Flow {
         if let Some(greeter) = &mut self.greeter {
             let hello = greeter.poll_send(now.steady);
             let (done, gave_up) = (greeter.is_done(), greeter.gave_up(now.steady));
-            if let Some(header) = hello.and_then(|h| Header::parse(&h)) {
+            if let Some(header) = hello.and_then(|h| PacketHeader::parse(&h)) {
                 out.push(self.packet(header, HEADER_LEN as u16));
             }
             if done || gave_up {
@@ -253,11 +253,11 @@ impl Flow {
         }
         let (size, tcp) = (self.opening.spec.payload(), self.opening.spec.transport() == Transport::Tcp);
         let over = match &mut self.work {
-            Work::None => None,
-            Work::Sending { sender, stamps, ended } => {
+            FlowWork::None => None,
+            FlowWork::Sending { sender, stamps, ended } => {
                 while let Some(due) = sender.due().filter(|d| d.at <= now.steady) {
-                    let header = Header { sent: now.wall, seq: due.seq };
-                    out.push(Packet { flow: id, header, size, tcp });
+                    let header = PacketHeader { sent: now.wall, seq: due.seq };
+                    out.push(SimPacket { flow: id, header, size, tcp });
                     if let Ok(seq) = u32::try_from(due.seq) {
                         stamps.set(seq, now.wall + SEND_LAG);
                     }
@@ -280,7 +280,7 @@ impl Flow {
                     )
                 })
             }
-            Work::Receiving { receiver, recording, watched } => {
+            FlowWork::Receiving { receiver, recording, watched } => {
                 if let Some(watched) = watched.as_mut().filter(|w| now.steady >= w.next) {
                     watched.next = now.steady + WATCHED_EVERY;
                     let silence = watched.arrived.map(|at| now.steady - at);
@@ -295,15 +295,15 @@ impl Flow {
         };
         if let Some(report) = over {
             reports.push_back(report);
-            self.work = Work::None;
+            self.work = FlowWork::None;
         }
     }
 
     fn deadline(&self) -> Option<SteadyTime> {
         let work = match &self.work {
-            Work::None => None,
-            Work::Sending { sender, .. } => sender.due().map(|d| d.at),
-            Work::Receiving { receiver, watched, .. } => {
+            FlowWork::None => None,
+            FlowWork::Sending { sender, .. } => sender.due().map(|d| d.at),
+            FlowWork::Receiving { receiver, watched, .. } => {
                 let report = watched.as_ref().map(|w| w.next);
                 Some(report.map_or(receiver.deadline(), |at| at.min(receiver.deadline())))
             }

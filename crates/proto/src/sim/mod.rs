@@ -1,38 +1,38 @@
 //! A client and a server on an impaired network in virtual time: both machines, both stream ends, wrong clocks, peers
 //! that vanish. An hour of traffic takes about a second.
 //!
-//! Everything is seeded: the same [`World`] always gives the same [`Outcome`].
+//! Everything is seeded: the same [`SimWorld`] always gives the same [`SimOutcome`].
 
 pub mod chaos;
 mod clock;
 mod engine;
 pub mod owamp;
 
-pub use clock::{EPOCH, HostClock};
+pub use clock::{EPOCH, SimClock};
 #[cfg(test)]
 pub(crate) use engine::SEND_LAG;
 
-use crate::jitlat::auth::Key;
-use crate::jitlat::limits::Limits;
+use crate::jitlat::auth::PresharedKey;
+use crate::jitlat::limits::ServerLimits;
 use crate::jitlat::packet::SENTINEL;
 use crate::jitlat::session_table::SessionTable;
 use crate::jitlat::{
-    ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, ServerConfig, ServerEvent,
-    ServerInput, ServerMachine,
+    ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, Dialect, ServerConfig,
+    ServerEvent, ServerInput, ServerMachine, TestTerms,
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
-use engine::{Engine, Packet};
+use engine::{SimEngine, SimPacket};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
-use jitlat_impair::{Config, Impairment, Tally};
+use jitlat_impair::{Impairment, PathModel, PathTally};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct SimWorld {
     /// Seed of all random numbers.
     pub seed: u64,
     /// Dialect of the control connection.
@@ -40,23 +40,23 @@ pub struct World {
     /// The streams.
     pub flows: Vec<TestSpec>,
     /// The path from client to server.
-    pub up: Config,
+    pub up: PathModel,
     /// The path from server to client.
-    pub down: Config,
+    pub down: PathModel,
     /// The client's clock.
-    pub client_clock: HostClock,
+    pub client_clock: SimClock,
     /// The server's clock.
-    pub server_clock: HostClock,
+    pub server_clock: SimClock,
     /// The client's key.
-    pub client_key: Option<Key>,
+    pub client_key: Option<PresharedKey>,
     /// The server's key.
-    pub server_key: Option<Key>,
+    pub server_key: Option<PresharedKey>,
     /// The server's limits.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// How long reports of a host's streams take to reach its control machine: threads, queues.
     pub latency: Span,
     /// What goes wrong.
-    pub trouble: Trouble,
+    pub trouble: SimTrouble,
     /// What goes wrong with the end of streams.
     pub ending: EndTrouble,
     /// Facts about each host, above all its clock: client, server.
@@ -72,7 +72,7 @@ pub struct World {
 /// What goes wrong with a host or the control connection. "Step n" is the n-th time something reached the
 /// host: bytes, a packet, or a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SimTrouble {
     /// Nothing.
     #[default]
     None,
@@ -96,22 +96,22 @@ pub struct EndTrouble {
     pub answers: u32,
 }
 
-impl World {
+impl SimWorld {
     /// A simulation with one stream and without faults.
-    pub fn new(spec: TestSpec) -> World {
-        World {
+    pub fn new(spec: TestSpec) -> SimWorld {
+        SimWorld {
             seed: 1,
             dialect: Dialect::V3,
             flows: vec![spec],
-            up: Config::default(),
-            down: Config::default(),
-            client_clock: HostClock::default(),
-            server_clock: HostClock::default(),
+            up: PathModel::default(),
+            down: PathModel::default(),
+            client_clock: SimClock::default(),
+            server_clock: SimClock::default(),
             client_key: None,
             server_key: None,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             latency: Span::ZERO,
-            trouble: Trouble::None,
+            trouble: SimTrouble::None,
             ending: EndTrouble::default(),
             hosts: Default::default(),
             feedback: false,
@@ -121,23 +121,23 @@ impl World {
     }
 
     /// The same impairments in both directions.
-    pub fn path(mut self, config: &Config) -> World {
+    pub fn path(mut self, config: &PathModel) -> SimWorld {
         self.up = config.clone();
         self.down = config.clone();
         self
     }
 
     /// Runs it to its end.
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> SimOutcome {
         Simulation::new(self).run()
     }
 }
 
 /// The result of a simulation.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// How the client ended.
-    pub client: Result<(Ending, Option<String>), Failure>,
+    pub client: Result<(Ending, Option<String>), ConversationFailure>,
     /// By flow.
     pub sessions: Vec<Session>,
     /// By flow, in arrival order.
@@ -147,9 +147,9 @@ pub struct Outcome {
     /// The message of each of the server's connections at its end.
     pub server: Vec<Option<String>>,
     /// What was done on the path to the server.
-    pub up: Tally,
+    pub up: PathTally,
     /// What was done on the path to the client.
-    pub down: Tally,
+    pub down: PathTally,
     /// True time until the client had ended.
     pub client_took: Span,
     /// True time until nothing was left to do.
@@ -168,25 +168,25 @@ const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
 #[derive(Debug)]
-enum Happening {
+enum SimEvent {
     Bytes { connection: usize, to: usize, bytes: Vec<u8> },
     Closed { connection: usize, to: usize },
-    Packet { to: usize, packet: Packet },
+    Packet { to: usize, packet: SimPacket },
     Connect,
 }
 
 struct Simulation {
-    world: World,
+    world: SimWorld,
     now: Span,
     agenda: BinaryHeap<Reverse<(Span, u64)>>,
-    happenings: std::collections::HashMap<u64, Happening>,
+    happenings: std::collections::HashMap<u64, SimEvent>,
     counter: u64,
     paths: [Impairment; 2],
-    clocks: [HostClock; 2],
+    clocks: [SimClock; 2],
     addresses: [SocketAddr; 2],
     client: ClientMachine,
-    client_engine: Engine,
-    servers: Vec<Connection>,
+    client_engine: SimEngine,
+    servers: Vec<ServerConnection>,
     sessions: SessionTable,
     /// The client's current connection.
     connection: usize,
@@ -200,25 +200,25 @@ struct Simulation {
     steps: [u64; 2],
     feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
     records: Vec<Vec<PacketRecord>>,
-    verdict: Option<Result<(Ending, Option<String>), Failure>>,
+    verdict: Option<Result<(Ending, Option<String>), ConversationFailure>>,
     client_took: Span,
     /// When each sentinel was sent.
     sentinels: Vec<Span>,
-    answer: Answer,
+    answer: SentinelAnswer,
 }
 
 /// The answer to the first sentinel that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum SentinelAnswer {
     NotDue,
     /// Due at this host.
     Due(usize),
     Given,
 }
 
-struct Connection {
+struct ServerConnection {
     machine: ServerMachine,
-    engine: Engine,
+    engine: SimEngine,
     done: Option<Option<String>>,
 }
 
@@ -230,19 +230,18 @@ fn entropy(seed: u64, connection: usize, side: usize) -> [u8; 32] {
 }
 
 impl Simulation {
-    fn new(world: World) -> Simulation {
+    fn new(world: SimWorld) -> Simulation {
         let address = |last: u8, port| SocketAddr::from(([192, 0, 2, last], port));
         let addresses = [address(1, 50_000), address(2, jitlat_core::spec::CONTROL_PORT)];
-        let mut config = ClientConfig::new(
-            world.dialect,
-            world.flows.clone(),
-            addresses[CLIENT],
-            addresses[SERVER],
-            entropy(world.seed, 0, CLIENT),
-        );
-        config.key = world.client_key.clone();
+        let terms = TestTerms {
+            dialect: world.dialect,
+            key: world.client_key.clone(),
+            feedback: world.feedback,
+            ..TestTerms::new(world.flows.clone())
+        };
+        let entropy = entropy(world.seed, 0, CLIENT);
+        let mut config = ClientConfig::new(terms, addresses[CLIENT], addresses[SERVER], entropy);
         config.host = world.hosts[CLIENT].clone();
-        config.feedback = world.feedback;
         let clocks = [world.client_clock, world.server_clock];
         let paths = [
             Impairment::new(world.down.clone(), world.seed.wrapping_add(1)),
@@ -257,7 +256,7 @@ impl Simulation {
             clocks,
             addresses,
             client: ClientMachine::new(config, clocks[CLIENT].tick(Span::ZERO)),
-            client_engine: Engine::new(addresses[SERVER], world.latency),
+            client_engine: SimEngine::new(addresses[SERVER], world.latency),
             servers: Vec::new(),
             sessions: SessionTable::new(world.limits.clone()),
             connection: 0,
@@ -272,7 +271,7 @@ impl Simulation {
             verdict: None,
             client_took: Span::ZERO,
             sentinels: Vec::new(),
-            answer: Answer::NotDue,
+            answer: SentinelAnswer::NotDue,
             world,
         };
         simulation.accept();
@@ -293,9 +292,9 @@ impl Simulation {
             test_port: jitlat_core::spec::TEST_PORT,
         };
         let machine = ServerMachine::new(config, self.tick(SERVER));
-        self.servers.push(Connection {
+        self.servers.push(ServerConnection {
             machine,
-            engine: Engine::new(self.addresses[CLIENT], self.world.latency),
+            engine: SimEngine::new(self.addresses[CLIENT], self.world.latency),
             done: None,
         });
         self.pipes.push([self.now; 2]);
@@ -306,13 +305,13 @@ impl Simulation {
         self.clocks[host].tick(self.now)
     }
 
-    fn at(&mut self, when: Span, what: Happening) {
+    fn at(&mut self, when: Span, what: SimEvent) {
         self.counter += 1;
         self.agenda.push(Reverse((when, self.counter)));
         self.happenings.insert(self.counter, what);
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> SimOutcome {
         let mut hung = false;
         loop {
             self.misfortunes();
@@ -328,8 +327,11 @@ impl Simulation {
         }
         let server =
             self.servers.iter().map(|s| s.done.clone().unwrap_or(Some("never ended".into()))).collect();
-        Outcome {
-            client: self.verdict.take().unwrap_or(Err(Failure::Unsupported("never ended".into()))),
+        SimOutcome {
+            client: self
+                .verdict
+                .take()
+                .unwrap_or(Err(ConversationFailure::Unsupported("never ended".into()))),
             sessions: self.client.sessions(),
             records: self.records,
             feedback: self.feedback,
@@ -349,10 +351,10 @@ impl Simulation {
 
     fn misfortunes(&mut self) {
         match self.world.trouble {
-            Trouble::ServerVanishes(n) if self.steps[SERVER] >= n => self.vanished[SERVER] = true,
-            Trouble::ClientVanishes(n) if self.steps[CLIENT] >= n => self.vanished[CLIENT] = true,
-            Trouble::ControlBreaks(at) if self.now >= at && !self.cut[0] => self.sever(0),
-            Trouble::ServerDies(at) if self.now >= at && !self.server_dead => {
+            SimTrouble::ServerVanishes(n) if self.steps[SERVER] >= n => self.vanished[SERVER] = true,
+            SimTrouble::ClientVanishes(n) if self.steps[CLIENT] >= n => self.vanished[CLIENT] = true,
+            SimTrouble::ControlBreaks(at) if self.now >= at && !self.cut[0] => self.sever(0),
+            SimTrouble::ServerDies(at) if self.now >= at && !self.server_dead => {
                 self.server_dead = true;
                 (0..self.servers.len()).for_each(|c| self.sever(c));
             }
@@ -367,8 +369,8 @@ impl Simulation {
 
     fn sever(&mut self, connection: usize) {
         if !core::mem::replace(&mut self.cut[connection], true) {
-            self.at(self.now, Happening::Closed { connection, to: CLIENT });
-            self.at(self.now, Happening::Closed { connection, to: SERVER });
+            self.at(self.now, SimEvent::Closed { connection, to: CLIENT });
+            self.at(self.now, SimEvent::Closed { connection, to: SERVER });
         }
     }
 
@@ -386,8 +388,8 @@ impl Simulation {
             deadlines.into_iter().flatten().min().map(|at| self.clocks[SERVER].when(at))
         });
         let ours = match self.world.trouble {
-            Trouble::ControlBreaks(at) if !self.cut[0] => Some(at),
-            Trouble::ServerDies(at) if !self.server_dead => Some(at),
+            SimTrouble::ControlBreaks(at) if !self.cut[0] => Some(at),
+            SimTrouble::ServerDies(at) if !self.server_dead => Some(at),
             _ => None,
         };
         let interrupt = self.world.interrupt.first().copied();
@@ -403,10 +405,10 @@ impl Simulation {
             self.agenda.pop();
             let Some(what) = self.happenings.remove(&key) else { continue };
             match what {
-                Happening::Bytes { connection, to, bytes } => self.bytes(connection, to, &bytes),
-                Happening::Closed { connection, to } => self.closed(connection, to),
-                Happening::Packet { to, packet } => self.packet(to, &packet),
-                Happening::Connect => self.connect(),
+                SimEvent::Bytes { connection, to, bytes } => self.bytes(connection, to, &bytes),
+                SimEvent::Closed { connection, to } => self.closed(connection, to),
+                SimEvent::Packet { to, packet } => self.packet(to, &packet),
+                SimEvent::Connect => self.connect(),
             }
             self.settle();
         }
@@ -447,13 +449,13 @@ impl Simulation {
         }
     }
 
-    fn packet(&mut self, to: usize, packet: &Packet) {
+    fn packet(&mut self, to: usize, packet: &SimPacket) {
         if !self.step(to) {
             return;
         }
         let now = self.tick(to);
-        if packet.header.seq == SENTINEL && self.answer == Answer::NotDue {
-            self.answer = Answer::Due(to);
+        if packet.header.seq == SENTINEL && self.answer == SentinelAnswer::NotDue {
+            self.answer = SentinelAnswer::Due(to);
         }
         let mut out = Vec::new();
         if to == CLIENT {
@@ -511,7 +513,7 @@ impl Simulation {
 
     // ---- what goes out --------------------------------------------------------------------------
 
-    fn send_packets(&mut self, from: usize, packets: Vec<Packet>) {
+    fn send_packets(&mut self, from: usize, packets: Vec<SimPacket>) {
         let to = 1 - from;
         for packet in packets {
             let bytes = usize::from(packet.size) + 28;
@@ -530,11 +532,11 @@ impl Simulation {
             if packet.tcp {
                 let at = self.in_order(to, deliveries.first().copied());
                 self.tcp_pipes[to] = self.tcp_pipes[to].max(at);
-                self.at(self.tcp_pipes[to], Happening::Packet { to, packet });
+                self.at(self.tcp_pipes[to], SimEvent::Packet { to, packet });
                 continue;
             }
             for at in deliveries.iter() {
-                self.at(Span(at.0), Happening::Packet { to, packet });
+                self.at(Span(at.0), SimEvent::Packet { to, packet });
             }
         }
     }
@@ -554,12 +556,12 @@ impl Simulation {
         let passed = self.paths[to].pass_other(SteadyTime(self.now.0), bytes.len() + 40).first().copied();
         let mut at = self.in_order(to, passed).max(self.pipes[connection][to]);
         // A receiver's next message after a sentinel has reached it is its answer.
-        if self.answer == Answer::Due(from) {
-            self.answer = Answer::Given;
+        if self.answer == SentinelAnswer::Due(from) {
+            self.answer = SentinelAnswer::Given;
             at = at + Span::seconds((1 << self.world.ending.answers) - 1);
         }
         self.pipes[connection][to] = at;
-        self.at(at, Happening::Bytes { connection, to, bytes });
+        self.at(at, SimEvent::Bytes { connection, to, bytes });
     }
 
     /// Lets every machine send and execute what it wants to now.
@@ -605,7 +607,7 @@ impl Simulation {
                 }
                 ClientEvent::Reconnect => {
                     let rtt = self.world.up.delay + self.world.down.delay;
-                    self.at(self.now + rtt + Span::millis(1), Happening::Connect);
+                    self.at(self.now + rtt + Span::millis(1), SimEvent::Connect);
                 }
                 ClientEvent::Progress(_) => {}
                 ClientEvent::Done { ending, reason } => self.client_over(Ok((ending, reason))),
@@ -615,13 +617,13 @@ impl Simulation {
         busy
     }
 
-    fn client_over(&mut self, verdict: Result<(Ending, Option<String>), Failure>) {
+    fn client_over(&mut self, verdict: Result<(Ending, Option<String>), ConversationFailure>) {
         self.client_took = self.now;
         self.verdict = Some(verdict);
         // The end of a connection does not overtake its data.
         let said = self.pipes[self.connection][SERVER];
         let at = said.max(self.now + self.world.up.delay);
-        self.at(at, Happening::Closed { connection: self.connection, to: SERVER });
+        self.at(at, SimEvent::Closed { connection: self.connection, to: SERVER });
     }
 
     fn settle_server(&mut self, i: usize) -> bool {
@@ -662,7 +664,7 @@ impl Simulation {
                 ServerEvent::Done(why) => {
                     self.servers[i].done = Some(why);
                     let at = self.pipes[i][CLIENT];
-                    self.at(at, Happening::Closed { connection: i, to: CLIENT });
+                    self.at(at, SimEvent::Closed { connection: i, to: CLIENT });
                     None
                 }
             };

@@ -5,17 +5,17 @@ mod ends;
 mod world;
 
 pub use ends::ERROR;
-pub use world::{Host, Outcome, Trouble, Truth, World};
+pub use world::{OwampSimOutcome, OwampTrouble, OwampWorld, SessionTruth, SimHost};
 
-use crate::amp::{Mode, Random, Sid};
-use crate::owamp::client::{self, Client, Config};
-use crate::owamp::packet::LONGEST;
+use crate::amp::{SecurityMode, ServerRandom, Sid};
+use crate::owamp::client::{self, Client, OwampOptions};
+use crate::owamp::packet::MAX_LEN;
 use crate::owamp::server::{self, Server};
-use crate::owamp::{Store, StoreLimits, Wish};
-use crate::twoway::Arrival;
+use crate::owamp::{OwampSessionSpec, Store, StoreLimits};
+use crate::twoway::RequestArrival;
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
-use ends::{End, Work, abandon, finish, stop_sending};
+use ends::{EndWork, SimulatedEnd, abandon, finish, stop_sending};
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use jitlat_impair::Impairment;
 use std::cmp::Reverse;
@@ -26,15 +26,15 @@ const SERVER: usize = 1;
 /// Delay of the control connection in each direction.
 const CONTROL_DELAY: Span = Span::millis(4);
 
-impl World {
+impl OwampWorld {
     /// Runs it to its end.
-    pub fn run(self) -> Outcome {
-        Simulation::new(self).run()
+    pub fn run(self) -> OwampSimOutcome {
+        OwampSimulation::new(self).run()
     }
 }
 
 #[derive(Clone, Debug)]
-struct Datagram {
+struct SimDatagram {
     to: usize,
     from: SocketAddr,
     port: u16,
@@ -44,18 +44,18 @@ struct Datagram {
 }
 
 #[derive(Debug)]
-enum Happening {
+enum OwampSimEvent {
     Bytes(usize, Vec<u8>),
     Closed(usize),
-    Datagram(Datagram),
-    Trouble(Trouble),
+    Datagram(SimDatagram),
+    Trouble(OwampTrouble),
 }
 
-struct Simulation {
-    world: World,
+struct OwampSimulation {
+    world: OwampWorld,
     now: Span,
     agenda: BinaryHeap<Reverse<(Span, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
+    happenings: BTreeMap<u64, OwampSimEvent>,
     counter: u64,
     paths: [Impairment; 2],
     stepped: [Span; 2],
@@ -66,45 +66,46 @@ struct Simulation {
     pipes: [Span; 2],
     client: Client,
     server: Server,
-    ends: [Vec<End>; 2],
+    ends: [Vec<SimulatedEnd>; 2],
     started: bool,
     store: Store,
-    datagrams: Vec<Datagram>,
-    outcome: Outcome,
+    datagrams: Vec<SimDatagram>,
+    outcome: OwampSimOutcome,
 }
 
 fn address(host: usize, port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1 + host as u8], port))
 }
 
-impl Simulation {
-    fn new(world: World) -> Simulation {
-        let wishes = world.sessions.iter().enumerate().map(|(k, (direction, packets, slots))| Wish {
-            direction: *direction,
-            near: address(CLIENT, 8760 + k as u16),
-            far: address(SERVER, 0).ip(),
-            packets: *packets,
-            slots: slots.clone(),
-            padding: world.padding,
-            timeout: Some(world.timeout),
-            dscp: Dscp::default(),
-        });
-        let config = Config {
+impl OwampSimulation {
+    fn new(world: OwampWorld) -> OwampSimulation {
+        let wishes =
+            world.sessions.iter().enumerate().map(|(k, (direction, packets, slots))| OwampSessionSpec {
+                direction: *direction,
+                near: address(CLIENT, 8760 + k as u16),
+                far: address(SERVER, 0).ip(),
+                packets: *packets,
+                slots: slots.clone(),
+                padding: world.padding,
+                timeout: Some(world.timeout),
+                dscp: Dscp::default(),
+            });
+        let config = OwampOptions {
             mode: Some(world.mode),
             user: world.mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
             sessions: wishes.collect(),
             lead: Span::millis(100),
             fetches: Vec::new(),
             most_records: 0,
-            patience: Span::seconds(5),
+            step_timeout: Span::seconds(5),
             random: core::array::from_fn(|i| i as u8),
             sid: [3; 4],
         };
         let ticks = [world.clocks[CLIENT].tick(Span::ZERO), world.clocks[SERVER].tick(Span::ZERO)];
-        let random = Random::new(core::array::from_fn(|i| 100 + i as u8));
+        let random = ServerRandom::new(core::array::from_fn(|i| 100 + i as u8));
         let (peer, local) = (address(CLIENT, 50_000), address(SERVER, crate::owamp::PORT));
         let server = Server::new(world.rules.clone(), peer, local, ticks[SERVER].wall, random, ticks[SERVER]);
-        let mut simulation = Simulation {
+        let mut simulation = OwampSimulation {
             now: Span::ZERO,
             agenda: BinaryHeap::new(),
             happenings: BTreeMap::new(),
@@ -128,7 +129,7 @@ impl Simulation {
                 ..Default::default()
             }),
             datagrams: Vec::new(),
-            outcome: Outcome {
+            outcome: OwampSimOutcome {
                 client: Ok(()),
                 client_ended: false,
                 data: BTreeMap::new(),
@@ -144,12 +145,12 @@ impl Simulation {
             world,
         };
         for (at, trouble) in core::mem::take(&mut simulation.world.troubles) {
-            simulation.at(at, Happening::Trouble(trouble));
+            simulation.at(at, OwampSimEvent::Trouble(trouble));
         }
         simulation
     }
 
-    fn at(&mut self, when: Span, what: Happening) {
+    fn at(&mut self, when: Span, what: OwampSimEvent) {
         self.counter += 1;
         self.agenda.push(Reverse((when, self.counter)));
         self.happenings.insert(self.counter, what);
@@ -170,7 +171,7 @@ impl Simulation {
         !self.vanished[host] && self.now >= self.paused[host]
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> OwampSimOutcome {
         for _ in 0..2_000_000 {
             self.settle();
             let Some(next) = self.next_time() else {
@@ -207,8 +208,8 @@ impl Simulation {
                 let end = &mut self.ends[host][end];
                 let at = match &mut end.work {
                     _ if end.complete => None,
-                    Work::Sending(sender) => sender.poll_timeout().map(|at| clock.when(at)),
-                    Work::Receiving(receiver) if self.started => {
+                    EndWork::Sending(sender) => sender.poll_timeout().map(|at| clock.when(at)),
+                    EndWork::Receiving(receiver) if self.started => {
                         let at = receiver.poll_timeout(wall);
                         Some(self.when(host, at))
                     }
@@ -223,11 +224,11 @@ impl Simulation {
         next.iter().min().map(|next| agenda.map_or(*next, |agenda| agenda.min(*next)))
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: OwampSimEvent) {
         let host = match &what {
-            Happening::Bytes(to, _) | Happening::Closed(to) => *to,
-            Happening::Datagram(datagram) => datagram.to,
-            Happening::Trouble(trouble) => return self.trouble(trouble.clone()),
+            OwampSimEvent::Bytes(to, _) | OwampSimEvent::Closed(to) => *to,
+            OwampSimEvent::Datagram(datagram) => datagram.to,
+            OwampSimEvent::Trouble(trouble) => return self.trouble(trouble.clone()),
         };
         self.outcome.steps += 1;
         if let Some((step, trouble)) = self.world.at_step.take_if(|(step, _)| *step == self.outcome.steps) {
@@ -243,10 +244,10 @@ impl Simulation {
             return self.at(wake, what);
         }
         match what {
-            Happening::Bytes(to, bytes) if !self.broken => self.deliver(to, &bytes),
-            Happening::Bytes(..) | Happening::Trouble(_) => {}
-            Happening::Closed(to) => self.closed(to),
-            Happening::Datagram(datagram) => self.receive(&datagram),
+            OwampSimEvent::Bytes(to, bytes) if !self.broken => self.deliver(to, &bytes),
+            OwampSimEvent::Bytes(..) | OwampSimEvent::Trouble(_) => {}
+            OwampSimEvent::Closed(to) => self.closed(to),
+            OwampSimEvent::Datagram(datagram) => self.receive(&datagram),
         }
         self.settle();
     }
@@ -255,8 +256,8 @@ impl Simulation {
         let now = self.tick(to);
         for piece in bytes.chunks(self.world.piece) {
             match to {
-                CLIENT => self.client.handle(now, client::Input::Bytes(piece)),
-                _ => self.server.handle(now, server::Input::Bytes(piece)),
+                CLIENT => self.client.handle(now, client::OwampClientInput::Bytes(piece)),
+                _ => self.server.handle(now, server::OwampServerInput::Bytes(piece)),
             }
             self.settle();
         }
@@ -265,53 +266,54 @@ impl Simulation {
     fn closed(&mut self, to: usize) {
         let now = self.tick(to);
         match to {
-            CLIENT => self.client.handle(now, client::Input::Closed),
-            _ => self.server.handle(now, server::Input::Closed),
+            CLIENT => self.client.handle(now, client::OwampClientInput::Closed),
+            _ => self.server.handle(now, server::OwampServerInput::Closed),
         }
     }
 
-    fn receive(&mut self, datagram: &Datagram) {
+    fn receive(&mut self, datagram: &SimDatagram) {
         let wall = self.tick(datagram.to).wall;
-        let arrival = Arrival { from: datagram.from, at: wall, ttl: Some(255), traffic_class: Some(0) };
+        let arrival =
+            RequestArrival { from: datagram.from, at: wall, ttl: Some(255), traffic_class: Some(0) };
         let end = self.ends[datagram.to].iter_mut().find(|end| end.near.port() == datagram.port);
-        if let Some(Work::Receiving(receiver)) = end.map(|end| &mut end.work) {
+        if let Some(EndWork::Receiving(receiver)) = end.map(|end| &mut end.work) {
             let recorded = receiver.receive(&datagram.bytes, &arrival, ERROR);
             if let Some((sid, seq)) = datagram.of {
                 self.outcome.truth.entry(sid).or_default().came.push((seq, wall));
             } else {
                 assert!(
-                    recorded.is_err() || self.world.mode == Mode::Open,
+                    recorded.is_err() || self.world.mode == SecurityMode::Open,
                     "a stray is recorded: {recorded:?}"
                 );
             }
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble) {
+    fn trouble(&mut self, trouble: OwampTrouble) {
         match trouble {
-            Trouble::Break => self.break_control(),
-            Trouble::Vanish(host) => self.vanished[host as usize] = true,
-            Trouble::Interrupt => self.client.handle(self.tick(CLIENT), client::Input::Stop),
-            Trouble::Step(host, by) => self.stepped[host as usize] = self.stepped[host as usize] + by,
-            Trouble::Pause(host, time) => self.paused[host as usize] = self.now + time,
-            Trouble::Say(host, bytes) => {
+            OwampTrouble::Break => self.break_control(),
+            OwampTrouble::Vanish(host) => self.vanished[host as usize] = true,
+            OwampTrouble::Interrupt => self.client.handle(self.tick(CLIENT), client::OwampClientInput::Stop),
+            OwampTrouble::Step(host, by) => self.stepped[host as usize] = self.stepped[host as usize] + by,
+            OwampTrouble::Pause(host, time) => self.paused[host as usize] = self.now + time,
+            OwampTrouble::Say(host, bytes) => {
                 if !self.vanished[host as usize] {
                     self.deliver(host as usize, &bytes);
                 }
             }
-            Trouble::Stray(host, end, known, bytes) => {
+            OwampTrouble::Stray(host, end, known, bytes) => {
                 let to = host as usize;
                 let Some(end) = self.ends[to].get(end) else { return };
                 let from = if known { end.far } else { address(7, 9000) };
                 let port = end.near.port();
-                self.happen(Happening::Datagram(Datagram { to, from, port, bytes, of: None }));
+                self.happen(OwampSimEvent::Datagram(SimDatagram { to, from, port, bytes, of: None }));
             }
-            Trouble::Again(k) => {
+            OwampTrouble::Again(k) => {
                 if let Some(datagram) = self.datagrams.get(k % self.datagrams.len().max(1)).cloned() {
-                    self.happen(Happening::Datagram(datagram));
+                    self.happen(OwampSimEvent::Datagram(datagram));
                 }
             }
-            Trouble::Complete(host, end) => {
+            OwampTrouble::Complete(host, end) => {
                 if let Some(end) = self.ends[host as usize].get(end) {
                     self.complete(host as usize, end.session.sid());
                 }
@@ -321,16 +323,16 @@ impl Simulation {
 
     fn break_control(&mut self) {
         if !core::mem::replace(&mut self.broken, true) {
-            self.at(self.now, Happening::Closed(CLIENT));
-            self.at(self.now, Happening::Closed(SERVER));
+            self.at(self.now, OwampSimEvent::Closed(CLIENT));
+            self.at(self.now, OwampSimEvent::Closed(SERVER));
         }
     }
 
     fn complete(&mut self, host: usize, sid: Sid) {
         let now = self.tick(host);
         match host {
-            CLIENT => self.client.handle(now, client::Input::Complete(sid)),
-            _ => self.server.handle(now, server::Input::Complete(sid)),
+            CLIENT => self.client.handle(now, client::OwampClientInput::Complete(sid)),
+            _ => self.server.handle(now, server::OwampServerInput::Complete(sid)),
         }
     }
 
@@ -357,16 +359,16 @@ impl Simulation {
 
     fn work(&mut self, host: usize, end: usize) {
         let now = self.tick(host);
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_LEN];
         loop {
             let end = &mut self.ends[host][end];
             let complete = match &mut end.work {
-                Work::Sending(sender) => match sender.poll_transmit(now, ERROR, &mut packet) {
+                EndWork::Sending(sender) => match sender.poll_transmit(now, ERROR, &mut packet) {
                     Some(departure) => {
                         let mut bytes = packet[..departure.len].to_vec();
                         bytes.resize(departure.len + end.session.request.padding as usize, 0x55);
                         let (sid, to) = (end.session.sid(), end.far);
-                        let datagram = Datagram {
+                        let datagram = SimDatagram {
                             to: 1 - host,
                             from: end.near,
                             port: to.port(),
@@ -378,7 +380,7 @@ impl Simulation {
                     }
                     None => sender.is_complete(now.steady),
                 },
-                Work::Receiving(receiver) if self.started => {
+                EndWork::Receiving(receiver) if self.started => {
                     receiver.handle_timeout(now.wall, ERROR);
                     receiver.is_complete(now.wall)
                 }
@@ -393,7 +395,7 @@ impl Simulation {
         }
     }
 
-    fn send(&mut self, host: usize, to: SocketAddr, datagram: Datagram, now: Tick) {
+    fn send(&mut self, host: usize, to: SocketAddr, datagram: SimDatagram, now: Tick) {
         if let Some((sid, seq)) = datagram.of {
             self.outcome.truth.entry(sid).or_default().sent.push((seq, now.wall));
         }
@@ -404,7 +406,7 @@ impl Simulation {
         }
         let size = datagram.bytes.len() + 28;
         for at in self.paths[1 - host].pass(SteadyTime(self.now.0), size).iter() {
-            self.at(Span(at.0), Happening::Datagram(datagram.clone()));
+            self.at(Span(at.0), OwampSimEvent::Datagram(datagram.clone()));
         }
         self.datagrams.push(datagram);
     }
@@ -437,7 +439,7 @@ impl Simulation {
                 self.outcome.server_said += bytes.len() as u64;
             }
             self.pipes[1 - host] = self.pipes[1 - host].max(self.now + CONTROL_DELAY);
-            self.at(self.pipes[1 - host], Happening::Bytes(1 - host, bytes));
+            self.at(self.pipes[1 - host], OwampSimEvent::Bytes(1 - host, bytes));
         }
         said
     }
@@ -449,21 +451,21 @@ impl Simulation {
         }
     }
 
-    fn obey_client(&mut self, event: client::Event) {
+    fn obey_client(&mut self, event: client::OwampClientEvent) {
         let now = self.tick(CLIENT);
         match event {
-            client::Event::Mode(mode) => assert_eq!(mode, self.world.mode),
-            client::Event::Granted(granted) => {
+            client::OwampClientEvent::Mode(mode) => assert_eq!(mode, self.world.mode),
+            client::OwampClientEvent::Granted(granted) => {
                 let session = granted.session;
                 let direction = session.direction();
                 self.outcome.truth.entry(session.sid().0).or_default().direction = direction;
                 let near = address(CLIENT, 8760 + granted.index as u16);
-                let mut end = End {
+                let mut end = SimulatedEnd {
                     session,
                     keys: granted.keys,
                     near,
                     far: granted.far,
-                    work: Work::Waiting,
+                    work: EndWork::Waiting,
                     complete: false,
                 };
                 if direction == Some(Direction::Down) {
@@ -471,27 +473,27 @@ impl Simulation {
                 }
                 self.ends[CLIENT].push(end);
             }
-            client::Event::Ready => self.client.handle(now, client::Input::Start),
-            client::Event::Started => {
-                for end in self.ends[CLIENT].iter_mut().filter(|e| matches!(e.work, Work::Waiting)) {
+            client::OwampClientEvent::Ready => self.client.handle(now, client::OwampClientInput::Start),
+            client::OwampClientEvent::Started => {
+                for end in self.ends[CLIENT].iter_mut().filter(|e| matches!(e.work, EndWork::Waiting)) {
                     end.begin_sending(now);
                 }
             }
-            client::Event::StopSending => {
+            client::OwampClientEvent::StopSending => {
                 for summary in stop_sending(&mut self.ends[CLIENT]) {
-                    self.client.handle(now, client::Input::Sent(summary));
+                    self.client.handle(now, client::OwampClientInput::Sent(summary));
                 }
             }
-            client::Event::Received(received) => {
+            client::OwampClientEvent::Received(received) => {
                 if let Some(data) = finish(&mut self.ends[CLIENT], &received) {
                     self.outcome.data.insert(data.session.sid().0, Ok(data));
                 }
             }
-            client::Event::Fetched(sid, data) => {
+            client::OwampClientEvent::Fetched(sid, data) => {
                 self.outcome.data.insert(sid.0, *data);
             }
-            client::Event::Over | client::Event::Failed(_) => {
-                if let client::Event::Failed(failure) = event {
+            client::OwampClientEvent::Over | client::OwampClientEvent::Failed(_) => {
+                if let client::OwampClientEvent::Failed(failure) = event {
                     self.outcome.client = Err(failure);
                 }
                 for data in abandon(&mut self.ends[CLIENT], now.wall) {
@@ -500,15 +502,15 @@ impl Simulation {
                 self.outcome.client_ended = true;
                 // The connection is closed once everything is sent.
                 let after = self.pipes[SERVER].max(self.now) + CONTROL_DELAY;
-                self.at(after, Happening::Closed(SERVER));
+                self.at(after, OwampSimEvent::Closed(SERVER));
             }
         }
     }
 
-    fn obey_server(&mut self, event: server::Event) {
+    fn obey_server(&mut self, event: server::OwampServerEvent) {
         let now = self.tick(SERVER);
         match event {
-            server::Event::Open(asked) => {
+            server::OwampServerEvent::Open(asked) => {
                 let port = 9000 + self.ends[SERVER].len() as u16;
                 let sid = asked.session.sid();
                 let packets = asked.session.request.packets;
@@ -517,12 +519,12 @@ impl Simulation {
                 if opened.is_ok() {
                     let session = asked.session.with_server_port(port);
                     let near = address(SERVER, port);
-                    let mut end = End {
+                    let mut end = SimulatedEnd {
                         session,
                         keys: asked.keys,
                         near,
                         far: asked.far,
-                        work: Work::Waiting,
+                        work: EndWork::Waiting,
                         complete: false,
                     };
                     if asked.direction == Direction::Up {
@@ -530,32 +532,32 @@ impl Simulation {
                     }
                     self.ends[SERVER].push(end);
                 }
-                self.server.handle(now, server::Input::Opened(opened));
+                self.server.handle(now, server::OwampServerInput::Opened(opened));
             }
-            server::Event::Start => {
+            server::OwampServerEvent::Start => {
                 self.started = true;
-                for end in self.ends[SERVER].iter_mut().filter(|e| matches!(e.work, Work::Waiting)) {
+                for end in self.ends[SERVER].iter_mut().filter(|e| matches!(e.work, EndWork::Waiting)) {
                     end.begin_sending(now);
                 }
             }
-            server::Event::StopSending => {
+            server::OwampServerEvent::StopSending => {
                 for summary in stop_sending(&mut self.ends[SERVER]) {
                     self.store.release(summary.sid);
-                    self.server.handle(now, server::Input::Sent(summary));
+                    self.server.handle(now, server::OwampServerInput::Sent(summary));
                 }
             }
-            server::Event::Received(received) => match finish(&mut self.ends[SERVER], &received) {
+            server::OwampServerEvent::Received(received) => match finish(&mut self.ends[SERVER], &received) {
                 Some(data) => self.store.keep(data, now.steady),
                 None => self.store.release(received.said.sid),
             },
-            server::Event::Fetch(fetch, owner) => {
+            server::OwampServerEvent::Fetch(fetch, owner) => {
                 let found = self.store.find(fetch.sid, &owner, now.steady);
-                self.server.handle(now, server::Input::Found(found));
+                self.server.handle(now, server::OwampServerInput::Found(found));
             }
-            server::Event::Over(reason) => {
+            server::OwampServerEvent::Over(reason) => {
                 self.outcome.server = Some(reason);
                 for end in &self.ends[SERVER] {
-                    if let Work::Waiting | Work::Sending(_) = end.work {
+                    if let EndWork::Waiting | EndWork::Sending(_) = end.work {
                         self.store.release(end.session.sid());
                     }
                 }
@@ -564,7 +566,7 @@ impl Simulation {
                 }
                 self.ends[SERVER].clear();
                 let after = self.pipes[CLIENT].max(self.now) + CONTROL_DELAY;
-                self.at(after, Happening::Closed(CLIENT));
+                self.at(after, OwampSimEvent::Closed(CLIENT));
             }
         }
     }

@@ -21,7 +21,7 @@ struct Case {
     transport: Transport,
     packets: u64,
     period: Span,
-    clocks: [HostClock; 2],
+    clocks: [SimClock; 2],
 }
 
 impl Case {
@@ -30,12 +30,12 @@ impl Case {
         Case { path, direction, transport: Transport::Udp, packets: 1000, period, clocks: Default::default() }
     }
 
-    fn run(&self) -> (Outcome, Summary) {
+    fn run(&self) -> (SimOutcome, Summary) {
         let scenario: Scenario = format!("seed = 7\n[both]\n{}", self.path).parse().unwrap();
         let periodic = Schedule::Periodic;
         let spec =
             TestSpec::new(self.direction, self.transport, self.packets, 80, self.period, periodic).unwrap();
-        let mut world = World::new(spec);
+        let mut world = SimWorld::new(spec);
         world.seed = scenario.seed;
         (world.up, world.down) = (scenario.up, scenario.down);
         [world.client_clock, world.server_clock] = self.clocks;
@@ -46,7 +46,7 @@ impl Case {
     }
 
     /// What the path really did to the stream.
-    fn truth<'a>(&self, out: &'a Outcome) -> &'a Tally {
+    fn truth<'a>(&self, out: &'a SimOutcome) -> &'a PathTally {
         if self.direction == UP { &out.up } else { &out.down }
     }
 }
@@ -113,7 +113,7 @@ fn known_impairments_come_out_as_they_are() {
 
 #[test]
 fn wrong_clocks_are_found_out_in_both_directions() {
-    let clock = |offset: i64, skew_ppb: i64| HostClock { offset: Span(offset), skew_ppb };
+    let clock = |offset: i64, skew_ppb: i64| SimClock { offset: Span(offset), skew_ppb };
     let far = 31_340_420_000;
     let clocks = [
         [clock(0, 0), clock(0, 0)],
@@ -127,7 +127,7 @@ fn wrong_clocks_are_found_out_in_both_directions() {
         "{:<34} {:<34} {:>4} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}\n",
         "client", "server", "", "raw min", "corrected", "θ", "true θ", "skew ppm", "RTT"
     );
-    let show = |c: HostClock| format!("{:+.6} s {:+} ppm", c.offset.as_seconds(), c.skew_ppb / 1000);
+    let show = |c: SimClock| format!("{:+.6} s {:+} ppm", c.offset.as_seconds(), c.skew_ppb / 1000);
     for clocks in clocks {
         for direction in [UP, DOWN] {
             let mut case = Case::new(direction, "delay = 1613ms\njitter = exponential 100us in order");
@@ -197,7 +197,7 @@ fn both_directions_at_once_do_not_disturb_each_other() {
     let scenario: Scenario =
         "[up]\ndelay = 10ms\nloss = 5%\n[down]\ndelay = 40ms\nreorder = 2% by 50ms".parse().unwrap();
     let spec = |d| TestSpec::new(d, Transport::Udp, 2000, 160, Span::millis(10), Schedule::Periodic).unwrap();
-    let mut world = World::new(spec(UP));
+    let mut world = SimWorld::new(spec(UP));
     world.flows.push(spec(DOWN));
     (world.up, world.down) = (scenario.up, scenario.down);
     let out = world.run();
@@ -231,7 +231,7 @@ fn the_shared_scenarios() {
             let periodic = Schedule::Periodic;
             let spec =
                 TestSpec::new(direction, Transport::Udp, 1000, 80, Span::millis(20), periodic).unwrap();
-            let mut world = World::new(spec);
+            let mut world = SimWorld::new(spec);
             world.seed = scenario.seed;
             (world.up, world.down) = (scenario.up.clone(), scenario.down.clone());
             let out = world.run();

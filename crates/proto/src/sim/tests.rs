@@ -3,7 +3,7 @@
 use super::*;
 use jitlat_core::clock::SyncState;
 use jitlat_core::spec::{Direction, Schedule, Transport};
-use jitlat_impair::{Choice, Gilbert, Jitter};
+use jitlat_impair::{Choice, GilbertModel, Jitter};
 use proptest::prelude::*;
 
 const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
@@ -13,39 +13,39 @@ fn spec(direction: Direction, packets: u64, period: Span) -> TestSpec {
     TestSpec::new(direction, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap()
 }
 
-fn short(direction: Direction) -> World {
-    World::new(spec(direction, 100, Span::millis(20))).path(&millis(10))
+fn short(direction: Direction) -> SimWorld {
+    SimWorld::new(spec(direction, 100, Span::millis(20))).path(&millis(10))
 }
 
-fn millis(ms: i64) -> Config {
-    Config { delay: Span::millis(ms), ..Config::default() }
+fn millis(ms: i64) -> PathModel {
+    PathModel { delay: Span::millis(ms), ..PathModel::default() }
 }
 
-fn key(text: &str) -> Option<Key> {
-    Key::from_file_contents(text.as_bytes()).ok()
+fn key(text: &str) -> Option<PresharedKey> {
+    PresharedKey::from_file_contents(text.as_bytes()).ok()
 }
 
 /// Every kind of short test: dialect × direction × transport, and both directions at once.
-fn kinds() -> Vec<(String, World)> {
+fn kinds() -> Vec<(String, SimWorld)> {
     let mut all = Vec::new();
     for dialect in DIALECTS {
         for direction in BOTH {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let period = Span::millis(20);
                 let spec = TestSpec::new(direction, transport, 30, 80, period, Schedule::Periodic).unwrap();
-                let mut world = World::new(spec).path(&millis(10));
+                let mut world = SimWorld::new(spec).path(&millis(10));
                 world.dialect = dialect;
                 all.push((format!("{dialect} {transport} {direction:?}"), world));
             }
         }
     }
-    let mut both = World::new(spec(Direction::Up, 30, Span::millis(20))).path(&millis(10));
+    let mut both = SimWorld::new(spec(Direction::Up, 30, Span::millis(20))).path(&millis(10));
     both.flows.push(spec(Direction::Down, 40, Span::millis(20)));
     all.push(("version 3 UDP both".into(), both.clone()));
     [both.client_key, both.server_key] = [key("0123456789abcdef"), key("0123456789abcdef")];
     all.push(("version 3 UDP both with a key".into(), both));
     let slow = all.iter().map(|(name, world)| {
-        (format!("{name}, slow reports"), World { latency: Span::millis(30), ..world.clone() })
+        (format!("{name}, slow reports"), SimWorld { latency: Span::millis(30), ..world.clone() })
     });
     let slow: Vec<_> = slow.collect();
     all.extend(slow);
@@ -147,7 +147,7 @@ fn a_test_ends_in_bounded_time_wherever_the_server_vanishes() {
         let steps = world.clone().run().steps[SERVER];
         for n in (0..=steps).step_by(if name.ends_with("slow reports") { 5 } else { 1 }) {
             let mut world = world.clone();
-            world.trouble = Trouble::ServerVanishes(n);
+            world.trouble = SimTrouble::ServerVanishes(n);
             let out = world.run();
             assert!(!out.hung, "{name}, step {n}");
             assert!(out.client_took < Span::seconds(600), "{name}, step {n}: {:?}", out.client_took);
@@ -167,7 +167,7 @@ fn a_server_is_free_again_wherever_the_client_vanishes() {
         let steps = world.clone().run().steps[CLIENT];
         for n in (0..=steps).step_by(if name.ends_with("slow reports") { 5 } else { 1 }) {
             let mut world = world.clone();
-            world.trouble = Trouble::ClientVanishes(n);
+            world.trouble = SimTrouble::ClientVanishes(n);
             world.limits.keep = Span::seconds(1);
             let out = world.run();
             assert!(!out.hung, "{name}, step {n}");
@@ -186,7 +186,7 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
         let mut recovered = 0;
         for ms in (0..whole.client_took.0 / 1_000_000).step_by(37) {
             let mut world = short(direction);
-            world.trouble = Trouble::ControlBreaks(Span::millis(ms));
+            world.trouble = SimTrouble::ControlBreaks(Span::millis(ms));
             if ms % 2 == 0 {
                 [world.client_key, world.server_key] = [key("0123456789abcdef"), key("0123456789abcdef")];
             }
@@ -198,7 +198,7 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
             );
             match &out.client {
                 // Before the streams ran there was nothing to lose.
-                Err(Failure::Closed { .. }) => assert!(ms < 1000, "{direction:?} {ms}"),
+                Err(ConversationFailure::Closed { .. }) => assert!(ms < 1000, "{direction:?} {ms}"),
                 Err(other) => panic!("{direction:?} {ms}: {other}"),
                 Ok((ending, _)) => {
                     let received = out.records[0].len();
@@ -222,7 +222,7 @@ fn a_dead_server_is_distinguished_from_a_slow_one() {
     for direction in BOTH {
         for ms in (0..3000).step_by(113) {
             let mut world = short(direction);
-            world.trouble = Trouble::ServerDies(Span::millis(ms));
+            world.trouble = SimTrouble::ServerDies(Span::millis(ms));
             let out = world.run();
             assert!(!out.hung && out.client_took < Span::seconds(30), "{direction:?} {ms}");
             if direction == Direction::Down && out.client.is_ok() {
@@ -248,7 +248,7 @@ fn an_interrupted_test_reports_what_was_received() {
                 let name = format!("{dialect} {direction:?} at {ms} ms");
                 assert!(!out.hung && out.client_took < Span::millis(ms) + Span::seconds(13), "{name}");
                 match out.client {
-                    Err(failure) => assert_eq!(failure, Failure::Interrupted, "{name}"),
+                    Err(failure) => assert_eq!(failure, ConversationFailure::Interrupted, "{name}"),
                     Ok((Ending::Complete, None)) => assert_eq!(out.records[0].len(), 100, "{name}"),
                     Ok((ending, _)) => {
                         assert_eq!(ending, Ending::Interrupted, "{name}");
@@ -268,7 +268,7 @@ fn an_interrupted_test_reports_what_was_received() {
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
     // The client's messages are not answered any more, and it does not know why.
-    world.trouble = Trouble::ServerVanishes(60);
+    world.trouble = SimTrouble::ServerVanishes(60);
     world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
     let out = world.run();
     assert!(out.client_took < Span::millis(5_100), "{:?}", out.client_took);
@@ -298,7 +298,7 @@ fn keys_must_agree() {
 
 #[test]
 fn a_refusal_names_the_limit() {
-    let refused = |limits: Limits, count: usize| {
+    let refused = |limits: ServerLimits, count: usize| {
         let mut world = short(Direction::Up);
         world.flows = vec![world.flows[0].clone(); count];
         world.limits = limits;
@@ -306,19 +306,19 @@ fn a_refusal_names_the_limit() {
         assert_eq!(out.kept, 0);
         out.client.unwrap_err().to_string()
     };
-    let limits = Limits::default;
+    let limits = ServerLimits::default;
     assert_eq!(
-        refused(Limits { packets: 99, ..limits() }, 1),
+        refused(ServerLimits { packets: 99, ..limits() }, 1),
         "the server refused: max-packets is limited to 99 on this server (100 asked for)"
     );
     assert!(refused(limits(), 3).contains("max-flows"));
-    assert!(refused(Limits { sessions: 0, ..limits() }, 1).contains("max-sessions"));
-    assert!(refused(Limits { memory: 1000, ..limits() }, 1).contains("max-memory"));
-    assert!(refused(Limits { probes: 3, ..limits() }, 1).contains("max-probes"));
+    assert!(refused(ServerLimits { sessions: 0, ..limits() }, 1).contains("max-sessions"));
+    assert!(refused(ServerLimits { memory: 1000, ..limits() }, 1).contains("max-memory"));
+    assert!(refused(ServerLimits { probes: 3, ..limits() }, 1).contains("max-probes"));
     let mut classic = short(Direction::Up);
     classic.dialect = Dialect::Classic;
     classic.limits.classic = false;
-    assert!(matches!(classic.run().client, Err(Failure::Refused(_))));
+    assert!(matches!(classic.run().client, Err(ConversationFailure::Refused(_))));
 }
 
 #[test]
@@ -335,15 +335,15 @@ fn a_path_that_carries_nothing_is_measured_as_such() {
 
 #[test]
 fn an_hour_of_traffic() {
-    let mut world = World::new(spec(Direction::Up, 180_000, Span::millis(20)));
-    world.up = Config {
+    let mut world = SimWorld::new(spec(Direction::Up, 180_000, Span::millis(20)));
+    world.up = PathModel {
         delay: Span::millis(40),
         jitter: Jitter::Exponential { mean: Span::micros(300) },
-        loss: Choice::Gilbert(Gilbert::simple(0.001, 0.3)),
-        ..Config::default()
+        loss: Choice::Gilbert(GilbertModel::simple(0.001, 0.3)),
+        ..PathModel::default()
     };
     world.down = millis(40);
-    world.client_clock = HostClock { offset: Span::ZERO, skew_ppb: 120_000 };
+    world.client_clock = SimClock { offset: Span::ZERO, skew_ppb: 120_000 };
     let out = world.run();
     assert_eq!(out.client, Ok((Ending::Complete, None)));
     assert_eq!(out.records[0].len() as u64, 180_000 - out.up.not_delivered());
@@ -376,9 +376,9 @@ fn opening(side: usize) -> Vec<chaos::Op> {
     if side == CLIENT { vec![Say(1, 0), Say(5, 3), Say(7, 0)] } else { vec![Say(0, 0), Say(4, 0), Say(6, 0)] }
 }
 
-fn setup() -> impl Strategy<Value = chaos::Setup> {
+fn setup() -> impl Strategy<Value = chaos::ChaosSetup> {
     let shape = prop_oneof![4 => 0u8..8, 1 => any::<u8>()];
-    (prop::bool::weighted(0.3), shape).prop_map(|(classic, shape)| chaos::Setup { classic, shape })
+    (prop::bool::weighted(0.3), shape).prop_map(|(classic, shape)| chaos::ChaosSetup { classic, shape })
 }
 
 proptest! {
@@ -397,14 +397,14 @@ proptest! {
     }
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = SimTrouble> {
     let time = || (0i64..8000).prop_map(Span::millis);
     prop_oneof![
-        Just(Trouble::None),
-        (0u64..300).prop_map(Trouble::ServerVanishes),
-        (0u64..300).prop_map(Trouble::ClientVanishes),
-        time().prop_map(Trouble::ControlBreaks),
-        time().prop_map(Trouble::ServerDies),
+        Just(SimTrouble::None),
+        (0u64..300).prop_map(SimTrouble::ServerVanishes),
+        (0u64..300).prop_map(SimTrouble::ClientVanishes),
+        time().prop_map(SimTrouble::ControlBreaks),
+        time().prop_map(SimTrouble::ServerDies),
     ]
 }
 
@@ -426,13 +426,13 @@ proptest! {
     ) {
         let mut kinds = kinds();
         let (name, world) = kinds.swap_remove(kind % kinds.len());
-        let mut world = World { seed, trouble, ..world }.path(&Config {
+        let mut world = SimWorld { seed, trouble, ..world }.path(&PathModel {
             delay: Span::millis(delay),
             jitter: Jitter::Uniform { max: Span::millis(jitter) },
             loss: Choice::Bernoulli(loss),
-            ..Config::default()
+            ..PathModel::default()
         });
-        world.server_clock = HostClock { offset: Span::seconds(-31), skew_ppb };
+        world.server_clock = SimClock { offset: Span::seconds(-31), skew_ppb };
         world.interrupt = interrupt.into_iter().map(Span::millis).collect();
         world.interrupt.sort();
         world.limits.keep = Span::seconds(5);
@@ -454,7 +454,7 @@ proptest! {
 fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
     for (name, world) in kinds() {
         // Ten seconds to the server; of those, packets 100 to 149 (two seconds) are lost.
-        let mut world = World { feedback: true, ..world };
+        let mut world = SimWorld { feedback: true, ..world };
         let dialect = world.dialect;
         for spec in &mut world.flows {
             let period = Span::millis(20);
@@ -467,7 +467,7 @@ fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
         }
         let flows = world.flows.clone();
         let asked = world.clone().run();
-        let unasked = World { feedback: false, ..world }.run();
+        let unasked = SimWorld { feedback: false, ..world }.run();
         assert_eq!(asked.client, Ok((Ending::Complete, None)), "{name}");
         assert!(unasked.feedback.iter().all(Vec::is_empty), "{name}: nobody watches");
         assert_eq!(asked.records, unasked.records, "{name}: watching changes nothing");
@@ -498,15 +498,16 @@ fn what_a_server_says_too_often_is_not_taken() {
     let config = |feedback| {
         let [local, remote] = ["192.0.2.1:1", "192.0.2.2:2"].map(|a| a.parse().unwrap());
         let flows = vec![spec(Direction::Up, 1000, Span::millis(20))];
-        ClientConfig { probes: 0, feedback, ..ClientConfig::new(Dialect::V3, flows, local, remote, [7; 32]) }
+        let terms = TestTerms { feedback, ..TestTerms::new(flows) };
+        ClientConfig { probes: 0, ..ClientConfig::new(terms, local, remote, [7; 32]) }
     };
-    use crate::jitlat::auth::Side;
+    use crate::jitlat::auth::ConnectionSide;
     use crate::jitlat::flow::{FlowId, FlowReport};
     use crate::jitlat::message::{Accept, FEEDBACK, FlowAccept, Message, VERSION, Welcome};
     let taken = |wanted: bool, offered: u64| {
-        let at = |ms: i64| HostClock::default().tick(Span::millis(ms));
+        let at = |ms: i64| SimClock::default().tick(Span::millis(ms));
         let mut client = ClientMachine::new(config(wanted), at(0));
-        let mut server = crate::jitlat::v3::Codec::new(Side::Server);
+        let mut server = crate::jitlat::v3::CodecV3::new(ConnectionSide::Server);
         let mut say = |client: &mut ClientMachine, ms: i64, message: Message| {
             let mut bytes = Vec::new();
             while client.poll_transmit(at(ms), &mut bytes) {}

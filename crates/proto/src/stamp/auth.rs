@@ -1,7 +1,7 @@
 //! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 cut to 128 bits. It protects
 //! against change, not against reading or replay.
 
-use crate::stamp::tlv::{HEADER_LEN, Step, Tlvs, kind};
+use crate::stamp::tlv::{HEADER_LEN, TlvStep, Tlvs, kind};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -13,12 +13,12 @@ pub(crate) const COVERED: usize = 96;
 
 /// A shared key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct StampKey(Vec<u8>);
 
-impl Key {
+impl StampKey {
     /// A key of these bytes.
-    pub fn new(bytes: &[u8]) -> Key {
-        Key(bytes.to_vec())
+    pub fn new(bytes: &[u8]) -> StampKey {
+        StampKey(bytes.to_vec())
     }
 
     fn mac(&self) -> Hmac<Sha256> {
@@ -68,7 +68,7 @@ impl Key {
                 let tag = &tlvs[at + HEADER_LEN..at + HEADER_LEN + LEN];
                 self.tlv_mac(seq, &tlvs[..at]).verify_truncated_left(tag).is_ok()
             }
-            None => Tlvs::new(tlvs).all(|s| matches!(s, Step::Whole(_, t) if t.kind == kind::PADDING)),
+            None => Tlvs::new(tlvs).all(|s| matches!(s, TlvStep::Whole(_, t) if t.kind == kind::PADDING)),
         }
     }
 }
@@ -76,12 +76,12 @@ impl Key {
 /// Where the HMAC extension begins.
 fn find(tlvs: &[u8]) -> Option<usize> {
     Tlvs::new(tlvs).find_map(|step| match step {
-        Step::Whole(at, t) if t.kind == kind::HMAC && t.value.len() == LEN => Some(at),
+        TlvStep::Whole(at, t) if t.kind == kind::HMAC && t.value.len() == LEN => Some(at),
         _ => None,
     })
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for StampKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn a_key_is_not_shown() {
-        assert_eq!(format!("{:?}", Key::new(b"secret")), "Key(…)");
+        assert_eq!(format!("{:?}", StampKey::new(b"secret")), "Key(…)");
     }
 
     #[test]
     fn a_base_packet_is_signed_whole_or_not_at_all() {
-        let key = Key::new(b"secret");
+        let key = StampKey::new(b"secret");
         let mut packet = [7; COVERED + LEN + 4];
         key.sign_base(&mut packet);
         assert!(key.verify_base(&packet) && key.verify_base(&packet[..COVERED + LEN]));
@@ -109,7 +109,7 @@ mod tests {
             assert!(!key.verify_base(&altered), "{at}");
         }
         assert!(!key.verify_base(&packet[..COVERED + LEN - 1]) && !key.verify_base(&[]));
-        assert!(!Key::new(b"another").verify_base(&packet));
+        assert!(!StampKey::new(b"another").verify_base(&packet));
         let mut short = [7; COVERED + LEN - 1];
         key.sign_base(&mut short);
         assert_eq!(short, [7; COVERED + LEN - 1]);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn extensions_are_signed_with_the_number_of_their_packet() {
-        let key = Key::new(b"secret");
+        let key = StampKey::new(b"secret");
         let mut tlvs = Vec::new();
         crate::stamp::tlv::push(&mut tlvs, kind::CLASS_OF_SERVICE, &[1, 2, 3, 4]);
         assert!(!key.verify_tlvs(5, &tlvs), "not signed");

@@ -13,9 +13,9 @@ pub mod reflector;
 pub mod sender;
 pub mod tlv;
 
-pub use packet::{Answer, Layout, Request};
-pub use reflector::{Reflector, Rules};
-pub use sender::Sender;
+pub use packet::{StampAnswer, StampLayout, StampRequest};
+pub use reflector::{ReflectorRules, StampSessionReflector};
+pub use sender::StampSender;
 
 /// UDP port of STAMP and of TWAMP-Test receivers (RFC 8545).
 pub const PORT: u16 = 862;

@@ -10,27 +10,27 @@ use jitlat_core::ntp::ErrorEstimate;
 
 /// Where the fields lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum StampLayout {
     /// Unauthenticated.
     Clear,
     /// The layout of STAMP's authenticated mode and of TWAMP's authenticated and encrypted modes.
     Keyed,
 }
 
-impl Layout {
+impl StampLayout {
     /// Bytes of a STAMP base packet, either way: longer ones carry TLVs or padding.
     pub const fn base(self) -> usize {
         match self {
-            Layout::Clear => 44,
-            Layout::Keyed => 112,
+            StampLayout::Clear => 44,
+            StampLayout::Keyed => 112,
         }
     }
 
     /// Bytes of the shortest request (TWAMP without padding).
     pub(crate) const fn shortest_request(self) -> usize {
         match self {
-            Layout::Clear => 14,
-            Layout::Keyed => 48,
+            StampLayout::Clear => 14,
+            StampLayout::Keyed => 48,
         }
     }
 
@@ -38,22 +38,22 @@ impl Layout {
     /// as an answer. (The field after them is the request's TTL, which a widely used reflector omits.)
     pub(crate) const fn least_answer(self) -> usize {
         match self {
-            Layout::Clear => 38,
-            Layout::Keyed => 112,
+            StampLayout::Clear => 38,
+            StampLayout::Keyed => 112,
         }
     }
 
     /// Bytes of the shortest complete answer.
     pub(crate) const fn shortest_answer(self) -> usize {
         match self {
-            Layout::Clear => 41,
-            Layout::Keyed => 112,
+            StampLayout::Clear => 41,
+            StampLayout::Keyed => 112,
         }
     }
 }
 
 /// The fields of both packets in one layout. Those of a request are also at the beginning of an answer.
-struct Fields {
+struct StampFields {
     /// Sequence number: the sender's in a request, the reflector's in an answer.
     seq: Field<u32>,
     /// T1 of a request, T3 of an answer.
@@ -70,7 +70,7 @@ struct Fields {
     reserved: Range<usize>,
 }
 
-static CLEAR: Fields = Fields {
+static CLEAR: StampFields = StampFields {
     seq: Field::at(0),
     time: Field::at(4),
     error: Field::at(12),
@@ -83,7 +83,7 @@ static CLEAR: Fields = Fields {
     reserved: 16..44,
 };
 
-static KEYED: Fields = Fields {
+static KEYED: StampFields = StampFields {
     seq: Field::at(0),
     time: Field::at(16),
     error: Field::at(24),
@@ -96,18 +96,18 @@ static KEYED: Fields = Fields {
     reserved: 28..96,
 };
 
-impl Layout {
-    fn fields(self) -> &'static Fields {
+impl StampLayout {
+    fn fields(self) -> &'static StampFields {
         match self {
-            Layout::Clear => &CLEAR,
-            Layout::Keyed => &KEYED,
+            StampLayout::Clear => &CLEAR,
+            StampLayout::Keyed => &KEYED,
         }
     }
 }
 
 /// What a sender sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct StampRequest {
     /// Sequence number.
     pub seq: u32,
     /// T1, as [`error`](Self::error) says.
@@ -119,14 +119,14 @@ pub struct Request {
     pub ssid: u16,
 }
 
-impl Request {
+impl StampRequest {
     /// The request at the front of `packet`; `None` if it is too short for one.
-    pub fn parse(layout: Layout, packet: &[u8]) -> Option<Request> {
+    pub fn parse(layout: StampLayout, packet: &[u8]) -> Option<StampRequest> {
         let f = layout.fields();
         if packet.len() < layout.shortest_request() {
             return None;
         }
-        Some(Request {
+        Some(StampRequest {
             seq: f.seq.read(packet)?,
             sent: f.time.read(packet)?,
             error: ErrorEstimate(f.error.read(packet)?),
@@ -136,7 +136,7 @@ impl Request {
 
     /// Writes the fields into `packet`, whose other bytes (reserved ones, padding, TLVs) stay as they
     /// are. Fields beyond its end are left out.
-    pub fn write(&self, layout: Layout, packet: &mut [u8]) {
+    pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
         f.time.write(packet, self.sent);
@@ -152,7 +152,7 @@ impl Request {
 
 /// A reflector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StampAnswer {
     /// The reflector's own count of answers, or a copy of the sender's number if it keeps none.
     pub seq: u32,
     /// T3, as [`error`](Self::error) says.
@@ -174,12 +174,12 @@ pub struct Answer {
     pub sender_ttl: Option<u8>,
 }
 
-impl Answer {
+impl StampAnswer {
     /// The answer at the front of `packet`; `None` if it ends before the copy of the sender's error estimate. (38
     /// bytes: a widely used reflector omits what follows.)
-    pub fn parse(layout: Layout, packet: &[u8]) -> Option<Answer> {
+    pub fn parse(layout: StampLayout, packet: &[u8]) -> Option<StampAnswer> {
         let f = layout.fields();
-        Some(Answer {
+        Some(StampAnswer {
             seq: f.seq.read(packet)?,
             answered: f.time.read(packet)?,
             error: ErrorEstimate(f.error.read(packet)?),
@@ -194,7 +194,7 @@ impl Answer {
 
     /// Writes the fields into `packet`, whose other bytes stay as they are. Fields beyond its end are
     /// left out.
-    pub fn write(&self, layout: Layout, packet: &mut [u8]) {
+    pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
         f.time.write(packet, self.answered);
@@ -210,19 +210,19 @@ impl Answer {
 
 /// Whether the reserved bytes of a request are there and zero: then it is STAMP, and the bytes at the position of a session
 /// identifier are one. A TWAMP sender has padding there.
-pub(crate) fn is_stamp(layout: Layout, request: &[u8]) -> bool {
+pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
     let reserved = request.get(layout.fields().reserved.clone());
     request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
 
-/// The error estimate of answers below [`Layout::least_answer`], in either time format: nothing is known of the clock. Such
+/// The error estimate of answers below [`StampLayout::least_answer`], in either time format: nothing is known of the clock. Such
 /// an answer has no other mark by which a reflector recognises it: these two estimates in a request so short mean an answer.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
 /// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each other for ever.
 /// Where an answer has T2, at most a second before its T3, a request has zeros or padding; random padding looks like
 /// that once in two thousand million packets.
-pub(crate) fn is_answer(layout: Layout, packet: &[u8]) -> bool {
+pub(crate) fn is_answer(layout: StampLayout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < layout.least_answer() {
         let error = f.error.read(packet).map(ErrorEstimate);

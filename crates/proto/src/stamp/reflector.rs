@@ -4,25 +4,25 @@
 use crate::access::{ClientAddress, answerable};
 use crate::machine::Tick;
 use crate::shares::{Rank, SessionName, ShareTable};
-use crate::stamp::auth::Key;
-use crate::stamp::packet::{Answer, Layout, Request, TRUNCATED, is_answer, is_stamp};
+use crate::stamp::auth::StampKey;
+use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
-    ClassOfService, DirectMeasurement, FollowUp, HEADER_LEN, Step, Tlv, Tlvs, flag, kind,
+    ClassOfService, DirectMeasurement, FollowUpTelemetry, HEADER_LEN, Tlv, TlvStep, Tlvs, flag, kind,
 };
-use crate::twoway::reflect::{Arrival, Silence};
+use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::{Source, Span, SteadyTime, WallTime};
+use jitlat_core::{Span, StampSource, SteadyTime, WallTime};
 
 /// How a reflector behaves.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct ReflectorRules {
     /// Answer only packets signed with this key.
-    pub key: Option<Key>,
+    pub key: Option<StampKey>,
     /// Keys of networks, instead of `key`: of those that an address is in, the longest. With a key here and none for an
     /// address, it is not answered.
-    pub keys: Vec<(Prefix, Key)>,
+    pub keys: Vec<(Prefix, StampKey)>,
     /// Sessions to count answers for; 0 = stateless. The longest idle one makes room for another.
     pub sessions: usize,
     /// Of these, sessions of one [`ClientAddress`].
@@ -35,14 +35,14 @@ pub struct Rules {
     /// free running, is reported.
     pub sync_source: u8,
     /// Best stamps this host takes of arrivals.
-    pub stamps: Source,
+    pub stamps: StampSource,
     /// Networks whose source addresses nobody can forge: requests from there may be shorter than a whole answer.
     pub trusted: Vec<Prefix>,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for ReflectorRules {
+    fn default() -> ReflectorRules {
+        ReflectorRules {
             key: None,
             keys: Vec::new(),
             sessions: 16_384,
@@ -50,7 +50,7 @@ impl Default for Rules {
             idle: Span::seconds(60),
             choose_dscp: true,
             sync_source: 1,
-            stamps: Source::User,
+            stamps: StampSource::User,
             trusted: Vec::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Default for Rules {
 const MIN_RESTART_GAP: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Session {
+struct ReflectorSession {
     answers: u32,
     received: u32,
     last_seen: i64,
@@ -74,12 +74,12 @@ struct Session {
 
 /// An answer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reflected {
+pub struct StampReflection {
     /// Bytes of the answer: never more than the request has, but for those of trusted networks.
     pub len: usize,
     /// DSCP of the answer.
     pub dscp: u8,
-    /// Session it belongs to, for [`Reflector::left`] and [`Reflector::not_sent`].
+    /// Session it belongs to, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
     pub ssid: u16,
     /// Its number, for the same.
     pub seq: u32,
@@ -91,15 +91,15 @@ pub struct Reflected {
 
 /// Answers STAMP and TWAMP Light requests.
 #[derive(Clone, Debug)]
-pub struct Reflector {
-    rules: Rules,
+pub struct StampSessionReflector {
+    rules: ReflectorRules,
     sessions: Sessions,
 }
 
-impl Reflector {
+impl StampSessionReflector {
     /// A reflector without sessions.
-    pub fn new(rules: Rules) -> Reflector {
-        Reflector { sessions: ShareTable::new(rules.sessions, rules.sessions_per_client), rules }
+    pub fn new(rules: ReflectorRules) -> StampSessionReflector {
+        StampSessionReflector { sessions: ShareTable::new(rules.sessions, rules.sessions_per_client), rules }
     }
 
     /// Bytes that a session takes at most.
@@ -118,13 +118,13 @@ impl Reflector {
     pub fn reflect(
         &mut self,
         request: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         now: Tick,
         error: ErrorEstimate,
         answer: &mut [u8],
-    ) -> Result<Reflected, Silence> {
+    ) -> Result<StampReflection, Silence> {
         let key = self.rules.key_of(arrival.from.ip());
-        let layout = if self.rules.is_keyed() { Layout::Keyed } else { Layout::Clear };
+        let layout = if self.rules.is_keyed() { StampLayout::Keyed } else { StampLayout::Clear };
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
@@ -137,7 +137,7 @@ impl Reflector {
         if request.len() < least || answer.len() < len {
             return Err(Silence::Short);
         }
-        let asked = Request::parse(layout, request).ok_or(Silence::Foreign)?;
+        let asked = StampRequest::parse(layout, request).ok_or(Silence::Foreign)?;
         if !asked.error.is_valid() {
             return Err(Silence::Foreign);
         }
@@ -176,7 +176,7 @@ impl Reflector {
         let copied = request.len().min(len);
         answer[..copied].copy_from_slice(&request[..copied]);
         answer[..base].fill(0);
-        let written = Answer {
+        let written = StampAnswer {
             // A truncated answer has no copy of the request's number.
             seq: if is_truncated { asked.seq } else { seq },
             answered: error.encode(now.wall),
@@ -190,7 +190,7 @@ impl Reflector {
         };
         written.write(layout, answer);
         let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-        let mut reflected = Reflected { len, dscp: received_dscp, ssid, seq, follow_up: false, first };
+        let mut reflected = StampReflection { len, dscp: received_dscp, ssid, seq, follow_up: false, first };
         if len > base && is_stamp {
             let tlvs = &mut answer[base..];
             self.rules.extensions(key, &asked, &written, counters, arrival, tlvs, &mut reflected);
@@ -221,7 +221,7 @@ impl Reflector {
     }
 }
 
-impl Rules {
+impl ReflectorRules {
     /// Whether only signed packets are answered.
     fn is_keyed(&self) -> bool {
         self.key.is_some() || !self.keys.is_empty()
@@ -234,7 +234,7 @@ impl Rules {
     }
 
     /// The key of the client at `address`.
-    fn key_of(&self, address: IpAddr) -> Option<&Key> {
+    fn key_of(&self, address: IpAddr) -> Option<&StampKey> {
         let address = address.to_canonical();
         let own = self.keys.iter().filter(|(network, _)| network.contains(address));
         own.max_by_key(|(network, _)| network.length()).map(|(_, key)| key).or(self.key.as_ref())
@@ -243,13 +243,13 @@ impl Rules {
     #[expect(clippy::too_many_arguments)]
     fn extensions(
         &self,
-        key: Option<&Key>,
-        asked: &Request,
-        written: &Answer,
+        key: Option<&StampKey>,
+        asked: &StampRequest,
+        written: &StampAnswer,
         counters: Option<(u32, Option<i64>, u32)>,
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         tlvs: &mut [u8],
-        reflected: &mut Reflected,
+        reflected: &mut StampReflection,
     ) {
         if let Some(key) = key
             && !key.verify_tlvs(asked.seq, tlvs)
@@ -261,11 +261,11 @@ impl Rules {
         loop {
             let (kind, length) = match Tlvs::new(&tlvs[at..]).next() {
                 None => break,
-                Some(Step::Malformed(_)) => {
+                Some(TlvStep::Malformed(_)) => {
                     tlvs[at] |= flag::MALFORMED;
                     break;
                 }
-                Some(Step::Whole(_, Tlv { kind, value, .. })) => (kind, value.len()),
+                Some(TlvStep::Whole(_, Tlv { kind, value, .. })) => (kind, value.len()),
             };
             let (header, rest) = tlvs[at..].split_at_mut(HEADER_LEN);
             let value = &mut rest[..length];
@@ -304,13 +304,18 @@ impl Rules {
 
     fn timestamp_info(&self, value: &mut [u8], error: ErrorEstimate) -> Option<()> {
         let source = if error.synchronised() { self.sync_source } else { 5 };
-        let method = if self.stamps == Source::Hardware { 1 } else { 2 };
+        let method = if self.stamps == StampSource::Hardware { 1 } else { 2 };
         let fields = value.first_chunk_mut::<4>()?;
         *fields = [source, method, source, 2];
         Some(())
     }
 
-    fn class_of_service(&self, value: &mut [u8], arrival: &Arrival, reflected: &mut Reflected) -> Option<()> {
+    fn class_of_service(
+        &self,
+        value: &mut [u8],
+        arrival: &RequestArrival,
+        reflected: &mut StampReflection,
+    ) -> Option<()> {
         let mut cos = ClassOfService::parse(value)?;
         let class = arrival.traffic_class.unwrap_or(0);
         cos.received = class >> 2;
@@ -325,16 +330,16 @@ impl Rules {
 }
 
 /// The sessions with a count.
-type Sessions = ShareTable<SessionName, Session>;
+type Sessions = ShareTable<SessionName, ReflectorSession>;
 
 /// The state of session `name`; `None` if stateless.
 fn session<'a>(
-    rules: &Rules,
+    rules: &ReflectorRules,
     sessions: &'a mut Sessions,
     name: SessionName,
     (seq, sent): (u32, Option<WallTime>),
     now: SteadyTime,
-) -> Option<&'a mut Session> {
+) -> Option<&'a mut ReflectorSession> {
     if rules.sessions == 0 || rules.sessions_per_client == 0 {
         return None;
     }
@@ -343,7 +348,7 @@ fn session<'a>(
         None => {
             let client = ClientAddress::of(name.client.ip());
             // Without a proof of the address, all are of one rank: there is always room.
-            sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
+            sessions.insert(name, client, Rank::Unproven, ReflectorSession::default()).ok()?;
             sessions.touch(&name)?
         }
     };
@@ -353,7 +358,7 @@ fn session<'a>(
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
     let begins_anew = seq < session.highest && (later || silent >= MIN_RESTART_GAP);
     if silent >= rules.idle || begins_anew {
-        *session = Session::default();
+        *session = ReflectorSession::default();
     }
     session.last_seen = now.0;
     if seq >= session.highest {
@@ -365,7 +370,7 @@ fn session<'a>(
 
 fn direct_measurement(
     value: &mut [u8],
-    written: &Answer,
+    written: &StampAnswer,
     counters: Option<(u32, Option<i64>, u32)>,
 ) -> Option<()> {
     let mut d = DirectMeasurement::parse(value)?;
@@ -378,11 +383,17 @@ fn direct_measurement(
     Some(())
 }
 
-fn follow_up(value: &mut [u8], written: &Answer, counters: Option<(u32, Option<i64>, u32)>) -> Option<()> {
-    FollowUp::parse(value)?;
+fn follow_up(
+    value: &mut [u8],
+    written: &StampAnswer,
+    counters: Option<(u32, Option<i64>, u32)>,
+) -> Option<()> {
+    FollowUpTelemetry::parse(value)?;
     let report = match counters {
-        Some((seq, Some(sent), _)) => FollowUp { seq, sent: written.error.encode(WallTime(sent)), method: 2 },
-        _ => FollowUp::default(),
+        Some((seq, Some(sent), _)) => {
+            FollowUpTelemetry { seq, sent: written.error.encode(WallTime(sent)), method: 2 }
+        }
+        _ => FollowUpTelemetry::default(),
     };
     value.copy_from_slice(&report.to_bytes());
     Some(())
@@ -391,7 +402,7 @@ fn follow_up(value: &mut [u8], written: &Answer, counters: Option<(u32, Option<i
 fn mark_all(tlvs: &mut [u8], flags: u8) {
     let starts: Vec<usize> = Tlvs::new(tlvs)
         .map(|step| match step {
-            Step::Whole(at, _) | Step::Malformed(at) => at,
+            TlvStep::Whole(at, _) | TlvStep::Malformed(at) => at,
         })
         .collect();
     for at in starts {

@@ -1,11 +1,11 @@
 //! The session sender (RFC 8762 §4.2): makes requests of STAMP or TWAMP Light, and parses their answers.
 
-use crate::stamp::auth::Key;
-use crate::stamp::packet::{Answer, Layout, Request, is_answer};
-use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUp};
-use crate::twoway::{Departed, Protocol, Received, Reply};
+use crate::stamp::auth::StampKey;
+use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
+use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUpTelemetry};
+use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Source, Span, Stamp, WallTime};
+use jitlat_core::{Span, Stamp, StampSource, WallTime};
 
 /// StampOptions of a sender.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct StampOptions {
     /// Session identifier.
     pub ssid: u16,
     /// Sign requests and accept only signed answers.
-    pub key: Option<Key>,
+    pub key: Option<StampKey>,
     /// State of this host's clock, and the format of its times.
     pub error: ErrorEstimate,
     /// Request the DSCP at the far end, and this one on answers; `None`: do not.
@@ -33,7 +33,7 @@ pub struct StampOptions {
 impl Default for StampOptions {
     fn default() -> StampOptions {
         StampOptions {
-            size: Layout::Clear.base(),
+            size: StampLayout::Clear.base(),
             light: false,
             ssid: 0,
             key: None,
@@ -48,16 +48,16 @@ impl Default for StampOptions {
 
 /// Makes requests and parses answers.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct StampSender {
     options: StampOptions,
-    layout: Layout,
+    layout: StampLayout,
     size: usize,
     fixed_tlvs: Vec<u8>,
     /// DSCP of the last request as the far host received it.
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
     last: Option<Last>,
-    lag: Lag,
+    lag: FollowUpLag,
     far_stamps: Option<[u8; 4]>,
 }
 
@@ -77,7 +77,7 @@ const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 
 /// How long after their transmit times answers really left, by the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lag {
+pub struct FollowUpLag {
     /// Number of answers for which it is known.
     pub known: u64,
     /// Sum over them.
@@ -86,17 +86,17 @@ pub struct Lag {
     pub largest: Span,
 }
 
-impl Sender {
+impl StampSender {
     /// A sender of these requests.
-    pub fn new(options: StampOptions) -> Sender {
-        let layout = if options.key.is_some() { Layout::Keyed } else { Layout::Clear };
+    pub fn new(options: StampOptions) -> StampSender {
+        let layout = if options.key.is_some() { StampLayout::Keyed } else { StampLayout::Clear };
         let mut fixed_tlvs = Vec::new();
         if let Some(wanted) = options.class_of_service {
             let cos = ClassOfService { wanted, ..ClassOfService::default() };
             tlv::push(&mut fixed_tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
         }
         if options.follow_up {
-            tlv::push(&mut fixed_tlvs, tlv::kind::FOLLOW_UP, &FollowUp::default().to_bytes());
+            tlv::push(&mut fixed_tlvs, tlv::kind::FOLLOW_UP, &FollowUpTelemetry::default().to_bytes());
         }
         if options.timestamp_info {
             tlv::push(&mut fixed_tlvs, tlv::kind::TIMESTAMP_INFO, &[0; 4]);
@@ -105,7 +105,7 @@ impl Sender {
             true if options.key.is_none() => options.size.max(layout.shortest_request()),
             _ => options.size.max(layout.base()),
         };
-        Sender {
+        StampSender {
             options,
             layout,
             size,
@@ -113,7 +113,7 @@ impl Sender {
             far_dscp: None,
             counters: None,
             last: None,
-            lag: Lag::default(),
+            lag: FollowUpLag::default(),
             far_stamps: None,
         }
     }
@@ -136,7 +136,7 @@ impl Sender {
     }
 
     /// How long after their transmit times answers really left, as far as the far host reported it.
-    pub fn lag(&self) -> Lag {
+    pub fn lag(&self) -> FollowUpLag {
         self.lag
     }
 
@@ -148,14 +148,14 @@ impl Sender {
 
     /// An answer cut to the size of its request: it says when it was sent by a clock of which nothing is known, and is known
     /// by the number of its request, or the reflector's own.
-    fn truncated(&self, datagram: &[u8]) -> Received {
+    fn truncated(&self, datagram: &[u8]) -> DatagramKind {
         let short = |bytes: usize| bytes < self.layout.least_answer();
         let fields =
-            Request::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
+            StampRequest::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
         match fields {
             // Our own request, returned.
-            Some(fields) if fields.error == self.options.error => Received::Foreign,
-            Some(fields) => Received::Reply(Reply {
+            Some(fields) if fields.error == self.options.error => DatagramKind::Foreign,
+            Some(fields) => DatagramKind::Reply(Reply {
                 seq: fields.seq,
                 seq_bits: 32,
                 arrived: None,
@@ -164,12 +164,17 @@ impl Sender {
                 damaged: !fields.error.is_valid(),
                 earlier: None,
             }),
-            None => Received::Malformed,
+            None => DatagramKind::Malformed,
         }
     }
 
     /// When the answer before this one left.
-    fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) -> Option<Departed> {
+    fn follow_up(
+        &mut self,
+        report: FollowUpTelemetry,
+        answer: &StampAnswer,
+        near: WallTime,
+    ) -> Option<DepartureNotice> {
         let last = self.last.filter(|last| report.method != 0 && report.seq == last.seq)?;
         let at = answer.error.decode(report.sent, near)?;
         let lag = at.checked_since(last.stated).filter(|lag| lag.0.abs() <= MAX_DEPARTURE_DIFFERENCE.0)?;
@@ -178,20 +183,20 @@ impl Sender {
         self.lag.largest = self.lag.largest.max(lag);
         // RFC 8972 §4.3: by the adapter; by software, where it leaves; in the control plane.
         let source = match report.method {
-            1 => Source::Hardware,
-            2 => Source::Kernel,
-            _ => Source::User,
+            1 => StampSource::Hardware,
+            2 => StampSource::Kernel,
+            _ => StampSource::User,
         };
-        Some(Departed { seq: last.asked, stamp: Stamp { at, source } })
+        Some(DepartureNotice { seq: last.asked, stamp: Stamp { at, source } })
     }
 }
 
-impl Protocol for Sender {
+impl Protocol for StampSender {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         let base = self.layout.base();
         out.resize(start + self.size.min(base), 0);
-        let asked = Request {
+        let asked = StampRequest {
             seq,
             sent: self.options.error.encode(sent),
             error: self.options.error,
@@ -231,28 +236,32 @@ impl Protocol for Sender {
         self.options.follow_up
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
-        let Some(answer) = Answer::parse(self.layout, datagram) else { return self.truncated(datagram) };
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> DatagramKind {
+        let Some(answer) = StampAnswer::parse(self.layout, datagram) else { return self.truncated(datagram) };
         if let Some(key) = &self.options.key
             && !key.verify_base(datagram)
         {
-            return Received::Forged;
+            return DatagramKind::Forged;
         }
         if answer.sender_error != self.options.error {
             // Not an answer to our request: our own request returned, or another sender's answer.
-            return if is_answer(self.layout, datagram) { Received::Malformed } else { Received::Foreign };
+            return if is_answer(self.layout, datagram) {
+                DatagramKind::Malformed
+            } else {
+                DatagramKind::Foreign
+            };
         }
         let tail = datagram.get(self.layout.base()..).unwrap_or_default();
         let mut earlier = None;
         for step in tlv::Tlvs::new(tail) {
-            let tlv::Step::Whole(_, t) = step else { break };
+            let tlv::TlvStep::Whole(_, t) = step else { break };
             match t.kind {
                 _ if t.flags & (tlv::flag::UNRECOGNISED | tlv::flag::MALFORMED) != 0 => {}
                 tlv::kind::CLASS_OF_SERVICE => {
                     self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
                 }
                 tlv::kind::FOLLOW_UP => {
-                    if let Some(report) = FollowUp::parse(t.value) {
+                    if let Some(report) = FollowUpTelemetry::parse(t.value) {
                         earlier = self.follow_up(report, &answer, near).or(earlier);
                     }
                 }
@@ -266,7 +275,7 @@ impl Protocol for Sender {
         let (arrived, answered) =
             (answer.error.decode(answer.arrived, near), answer.error.decode(answer.answered, near));
         self.last = answered.map(|stated| Last { asked: answer.sender_seq, seq: answer.seq, stated });
-        Received::Reply(Reply {
+        DatagramKind::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,
             arrived,

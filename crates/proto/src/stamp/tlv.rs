@@ -47,7 +47,7 @@ pub struct Tlv<'a> {
 
 /// One step through the extensions of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum TlvStep<'a> {
     /// A whole extension, and where its flags octet lies.
     Whole(usize, Tlv<'a>),
     /// The rest is not an extension: a truncated header or a length beyond the end.
@@ -69,9 +69,9 @@ impl<'a> Tlvs<'a> {
 }
 
 impl<'a> Iterator for Tlvs<'a> {
-    type Item = Step<'a>;
+    type Item = TlvStep<'a>;
 
-    fn next(&mut self) -> Option<Step<'a>> {
+    fn next(&mut self) -> Option<TlvStep<'a>> {
         let start = self.at;
         let rest = self.bytes.get(start..).filter(|r| !r.is_empty())?;
         let whole = rest.split_first_chunk::<HEADER_LEN>().and_then(|([flags, kind, hi, lo], after)| {
@@ -81,11 +81,11 @@ impl<'a> Iterator for Tlvs<'a> {
         match whole {
             Some(tlv) => {
                 self.at = start + HEADER_LEN + tlv.value.len();
-                Some(Step::Whole(start, tlv))
+                Some(TlvStep::Whole(start, tlv))
             }
             None => {
                 self.at = self.bytes.len();
-                Some(Step::Malformed(start))
+                Some(TlvStep::Malformed(start))
             }
         }
     }
@@ -193,7 +193,7 @@ impl DirectMeasurement {
 
 /// Follow-up telemetry (§4.7): when an earlier answer really left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FollowUp {
+pub struct FollowUpTelemetry {
     /// The reflector's number of that answer.
     pub seq: u32,
     /// When it left, in the format of the reflector's error estimate; 0 = not known.
@@ -202,14 +202,14 @@ pub struct FollowUp {
     pub method: u8,
 }
 
-impl FollowUp {
+impl FollowUpTelemetry {
     /// From a value of sixteen bytes.
-    pub fn parse(value: &[u8]) -> Option<FollowUp> {
+    pub fn parse(value: &[u8]) -> Option<FollowUpTelemetry> {
         use follow_up as f;
         if value.len() != f::LENGTH {
             return None;
         }
-        Some(FollowUp {
+        Some(FollowUpTelemetry {
             seq: f::SEQ.read(value)?,
             sent: f::SENT.read(value)?,
             method: f::METHOD.read(value)?,
@@ -240,8 +240,8 @@ mod tests {
         bytes.extend([0x80, 9, 0, 5, 1]);
         let steps: Vec<_> = Tlvs::new(&bytes).collect();
         let padding = Tlv { flags: 0x80, kind: kind::PADDING, value: &[1, 2, 3] };
-        assert_eq!(steps, [Step::Whole(0, padding), Step::Malformed(whole)]);
-        assert_eq!(Tlvs::new(&[0x80]).collect::<Vec<_>>(), [Step::Malformed(0)]);
+        assert_eq!(steps, [TlvStep::Whole(0, padding), TlvStep::Malformed(whole)]);
+        assert_eq!(Tlvs::new(&[0x80]).collect::<Vec<_>>(), [TlvStep::Malformed(0)]);
         assert_eq!(Tlvs::new(&[]).count(), 0);
     }
 
@@ -261,11 +261,11 @@ mod tests {
             for step in Tlvs::new(&bytes) {
                 prop_assert!(!broken);
                 match step {
-                    Step::Whole(start, tlv) => {
+                    TlvStep::Whole(start, tlv) => {
                         prop_assert_eq!(start, at);
                         at += HEADER_LEN + tlv.value.len();
                     }
-                    Step::Malformed(start) => {
+                    TlvStep::Malformed(start) => {
                         prop_assert_eq!(start, at);
                         broken = true;
                     }

@@ -1,12 +1,12 @@
 //! Every test packet of the captures: STAMP of two programs, TWAMP Light, TWAMP of perfSONAR.
 
 use super::*;
-use crate::stamp::auth::Key;
+use crate::stamp::auth::StampKey;
 use crate::stamp::packet::is_answer;
-use crate::stamp::tlv::{Step, Tlvs};
+use crate::stamp::tlv::{TlvStep, Tlvs};
 use crate::wire::unhex;
 use jitlat_core::WallTime;
-use jitlat_core::ntp::Format;
+use jitlat_core::ntp::TimeFormat;
 
 const VECTORS: &str = include_str!("../../../../testdata/twamp/vectors.tsv");
 
@@ -25,12 +25,12 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
-fn layout(capture: &str) -> Option<Layout> {
+fn layout(capture: &str) -> Option<StampLayout> {
     match capture {
         // Encrypted: not readable without the session keys (see the tests of TWAMP).
         c if c.starts_with("twamp-auth") || c.starts_with("twamp-enc") => None,
-        c if c.starts_with("stamp-auth") => Some(Layout::Keyed),
-        _ => Some(Layout::Clear),
+        c if c.starts_with("stamp-auth") => Some(StampLayout::Keyed),
+        _ => Some(StampLayout::Clear),
     }
 }
 
@@ -42,13 +42,13 @@ fn every_captured_packet_decodes_and_re_encodes() {
         let mut again = row.bytes.clone();
         let fields = if row.up { layout.shortest_request() } else { layout.shortest_answer() };
         if row.up {
-            let request = Request::parse(layout, &row.bytes).unwrap();
+            let request = StampRequest::parse(layout, &row.bytes).unwrap();
             again[..fields.min(16)].fill(0);
             request.write(layout, &mut again);
             let sent = request.sent_at(row.at).unwrap();
             assert!((row.at - sent).0.abs() < 1_000_000_000, "{} {:?}", row.capture, row.at - sent);
         } else {
-            let answer = Answer::parse(layout, &row.bytes).unwrap();
+            let answer = StampAnswer::parse(layout, &row.bytes).unwrap();
             again[..14].fill(0);
             again[16..38].fill(0);
             answer.write(layout, &mut again);
@@ -73,8 +73,8 @@ fn answers_are_distinguished_from_requests() {
 
 #[test]
 fn the_authenticated_mode_of_an_independent_program() {
-    let key = Key::new(&(0..32).collect::<Vec<u8>>());
-    let other = Key::new(b"another key");
+    let key = StampKey::new(&(0..32).collect::<Vec<u8>>());
+    let other = StampKey::new(b"another key");
     let mut count = 0;
     for row in rows().filter(|r| r.capture.starts_with("stamp-auth")) {
         assert!(key.verify_base(&row.bytes) && !other.verify_base(&row.bytes), "{}", row.capture);
@@ -97,8 +97,8 @@ fn captured_extensions_are_whole() {
         let base = layout(row.capture).unwrap().base();
         let kinds: Vec<u8> = Tlvs::new(&row.bytes[base..])
             .map(|s| match s {
-                Step::Whole(_, t) => t.kind,
-                Step::Malformed(at) => panic!("{} at {at}", row.capture),
+                TlvStep::Whole(_, t) => t.kind,
+                TlvStep::Malformed(at) => panic!("{} at {at}", row.capture),
             })
             .collect();
         let want: &[u8] = if base == 44 { &[4, 3, 2, 7, 1, 5] } else { &[4, 1, 8] };
@@ -109,8 +109,8 @@ fn captured_extensions_are_whole() {
 #[test]
 fn mixed_formats_are_read_by_their_own_bits() {
     let row = rows().find(|r| r.capture == "stamp-unauth-ptp" && !r.up).unwrap();
-    let answer = Answer::parse(Layout::Clear, &row.bytes).unwrap();
-    assert_eq!((answer.sender_error.format(), answer.error.format()), (Format::Ptp, Format::Ntp));
+    let answer = StampAnswer::parse(StampLayout::Clear, &row.bytes).unwrap();
+    assert_eq!((answer.sender_error.format(), answer.error.format()), (TimeFormat::Ptp, TimeFormat::Ntp));
     let t1 = answer.sender_error.decode(answer.sender_sent, row.at).unwrap();
     assert!((row.at - t1).0.abs() < 1_000_000_000);
 }

@@ -1,10 +1,12 @@
 //! The control client (RFC 5357 §3): negotiates a mode, requests sessions, starts and stops them.
 
-use crate::amp::connection::Wanted;
-use crate::amp::message::{Accept, AcceptSession, Request, SHORT_LEN, command, write_start, write_stop};
+use crate::amp::connection::ConnectRequest;
+use crate::amp::message::{
+    AcceptCode, AcceptSession, RequestSession, SHORT_LEN, command, write_start, write_stop,
+};
 use crate::amp::setup::SetUp;
-use crate::amp::{Connection, Mode, Sid, TestKeys};
-pub use crate::amp::{Failure, Step};
+use crate::amp::{AmpConnection, SecurityMode, Sid, TestKeys};
+pub use crate::amp::{AmpFailure, AmpStep};
 use crate::machine::{Machine, Tick};
 use crate::twamp::sender::layout;
 use core::net::IpAddr;
@@ -14,7 +16,7 @@ use std::collections::VecDeque;
 
 /// A session to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct TwampSessionSpec {
     /// Port the test packets come from.
     pub sender_port: u16,
     /// Requested port at the reflector; it may grant another.
@@ -33,25 +35,25 @@ pub struct Wish {
 
 /// What a client is to do.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TwampOptions {
     /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
     /// authenticated, then mixed; without one open.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
     /// Sessions to ask for, on one connection.
-    pub sessions: Vec<Wish>,
+    pub sessions: Vec<TwampSessionSpec>,
     /// How long the server may take for each step.
-    pub patience: Span,
+    pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
 }
 
-impl Config {
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+impl TwampOptions {
+    fn wanted(&self) -> ConnectRequest<'_> {
+        ConnectRequest {
             mode: self.mode,
-            keyed: &[Mode::Encrypted, Mode::Authenticated, Mode::Mixed],
+            keyed: &[SecurityMode::Encrypted, SecurityMode::Authenticated, SecurityMode::Mixed],
             user: self.user.as_ref(),
             random: &self.random,
         }
@@ -60,7 +62,7 @@ impl Config {
 
 /// An input of a client.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum TwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
@@ -73,7 +75,7 @@ pub enum Input<'a> {
 
 /// A granted session.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct TwampGrant {
     /// Index of the request.
     pub index: usize,
     /// Where its packets go.
@@ -86,41 +88,41 @@ pub struct Granted {
 
 /// A report of a client.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum TwampClientEvent {
     /// The connection is set up in this mode.
-    Mode(Mode),
+    Mode(SecurityMode),
     /// A session is granted.
-    Granted(Granted),
-    /// All are granted: [`Input::Start`] begins.
+    Granted(TwampGrant),
+    /// All are granted: [`TwampClientInput::Start`] begins.
     Ready,
     /// Packets are answered from now on.
     Started,
     /// The conversation ended normally; the connection may be closed.
     Over,
     /// It failed; the connection is to be closed.
-    Failed(Failure),
+    Failed(AmpFailure),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ControlState {
-    At(Step),
+enum TwampClientState {
+    At(AmpStep),
     Over,
 }
 
 /// One control conversation.
 #[derive(Debug)]
 pub struct Client {
-    config: Config,
-    state: ControlState,
+    config: TwampOptions,
+    state: TwampClientState,
     deadline: SteadyTime,
-    connection: Connection,
+    connection: AmpConnection,
     set_up: Option<SetUp>,
     /// Number of requests sent, and granted.
     asked: usize,
     granted: usize,
     say_start: bool,
     say_stop: bool,
-    events: VecDeque<Event>,
+    events: VecDeque<TwampClientEvent>,
 }
 
 /// A client does not decide how long a test takes; a conversation in which nothing happens still has a limit.
@@ -128,12 +130,12 @@ const MAX_DURATION: Span = Span::seconds(32 * 86_400);
 
 impl Client {
     /// A client whose connection is open since `now`.
-    pub fn new(config: Config, now: Tick) -> Client {
+    pub fn new(config: TwampOptions, now: Tick) -> Client {
         Client {
-            deadline: now.steady + config.patience,
+            deadline: now.steady + config.step_timeout,
             config,
-            state: ControlState::At(Step::Greeting),
-            connection: Connection::default(),
+            state: TwampClientState::At(AmpStep::Greeting),
+            connection: AmpConnection::default(),
             set_up: None,
             asked: 0,
             granted: 0,
@@ -143,91 +145,91 @@ impl Client {
         }
     }
 
-    fn at(&mut self, step: Step, now: Tick) {
-        self.state = ControlState::At(step);
-        let patience = match step {
-            Step::Granted | Step::Running => MAX_DURATION,
-            _ => self.config.patience,
+    fn at(&mut self, step: AmpStep, now: Tick) {
+        self.state = TwampClientState::At(step);
+        let step_timeout = match step {
+            AmpStep::Granted | AmpStep::Running => MAX_DURATION,
+            _ => self.config.step_timeout,
         };
-        self.deadline = now.steady + patience;
+        self.deadline = now.steady + step_timeout;
     }
 
-    fn fail(&mut self, failure: Failure) {
-        self.state = ControlState::Over;
-        self.events.push_back(Event::Failed(failure));
+    fn fail(&mut self, failure: AmpFailure) {
+        self.state = TwampClientState::Over;
+        self.events.push_back(TwampClientEvent::Failed(failure));
     }
 
     /// Reads one message, if it is complete. `Ok(false)`: not yet.
-    fn advance(&mut self, step: Step, now: Tick) -> Result<bool, Failure> {
+    fn advance(&mut self, step: AmpStep, now: Tick) -> Result<bool, AmpFailure> {
         match step {
-            Step::Greeting => {
+            AmpStep::Greeting => {
                 self.set_up = self.connection.read_greeting(&self.config.wanted())?;
                 if self.set_up.is_none() {
                     return Ok(false);
                 }
-                self.at(Step::SetUp, now);
+                self.at(AmpStep::SetUp, now);
             }
-            Step::SetUp => {
+            AmpStep::SetUp => {
                 if !self.connection.read_server_start()? {
                     return Ok(false);
                 }
-                self.events.push_back(Event::Mode(self.connection.mode()));
-                self.at(Step::Request, now);
+                self.events.push_back(TwampClientEvent::Mode(self.connection.mode()));
+                self.at(AmpStep::Request, now);
             }
-            Step::Request => {
+            AmpStep::Request => {
                 let Some(message) = self.connection.incoming.take_signed(AcceptSession::LEN) else {
                     return Ok(false);
                 };
-                let bytes = message.map_err(|_| Failure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| Failure::Unasked(step))?;
+                let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
                 if self.granted >= self.asked {
-                    return Err(Failure::Unasked(step));
+                    return Err(AmpFailure::Unasked(step));
                 }
                 self.grant(&answer)?;
                 let next = if self.granted == self.config.sessions.len() {
-                    self.events.push_back(Event::Ready);
-                    Step::Granted
+                    self.events.push_back(TwampClientEvent::Ready);
+                    AmpStep::Granted
                 } else {
-                    Step::Request
+                    AmpStep::Request
                 };
                 self.at(next, now);
             }
-            Step::Start => {
+            AmpStep::Start => {
                 let Some(message) = self.connection.incoming.take_signed(SHORT_LEN) else { return Ok(false) };
-                let bytes = message.map_err(|_| Failure::Forged(step))?;
-                let accept = bytes.first().map_or(Accept::Failure, |b| Accept::from(*b));
-                if accept != Accept::Ok {
-                    return Err(Failure::Refused { step, accept });
+                let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
+                let accept = bytes.first().map_or(AcceptCode::Failure, |b| AcceptCode::from(*b));
+                if accept != AcceptCode::Ok {
+                    return Err(AmpFailure::Refused { step, accept });
                 }
-                self.events.push_back(Event::Started);
-                self.at(Step::Running, now);
+                self.events.push_back(TwampClientEvent::Started);
+                self.at(AmpStep::Running, now);
             }
-            Step::Granted | Step::Running | Step::Stop | Step::Fetch => {
+            AmpStep::Granted | AmpStep::Running | AmpStep::Stop | AmpStep::Fetch => {
                 if self.connection.incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(Failure::Unasked(step));
+                return Err(AmpFailure::Unasked(step));
             }
         }
         Ok(true)
     }
 
-    fn grant(&mut self, answer: &AcceptSession) -> Result<(), Failure> {
+    fn grant(&mut self, answer: &AcceptSession) -> Result<(), AmpFailure> {
         match answer.accept {
-            Accept::Ok if answer.port == 0 => return Err(Failure::NoPort),
-            Accept::Ok => {}
-            accept => return Err(Failure::Refused { step: Step::Request, accept }),
+            AcceptCode::Ok if answer.port == 0 => return Err(AmpFailure::NoPort),
+            AcceptCode::Ok => {}
+            accept => return Err(AmpFailure::Refused { step: AmpStep::Request, accept }),
         }
         let keys = self.connection.test_keys(&answer.sid);
-        let granted = Granted { index: self.granted, port: answer.port, sid: answer.sid, keys };
-        self.events.push_back(Event::Granted(granted));
+        let granted = TwampGrant { index: self.granted, port: answer.port, sid: answer.sid, keys };
+        self.events.push_back(TwampClientEvent::Granted(granted));
         self.granted += 1;
         Ok(())
     }
 
-    fn request(&self, wish: &Wish, now: Tick) -> Request {
+    fn request(&self, wish: &TwampSessionSpec, now: Tick) -> RequestSession {
         let (sender, receiver) = wish.addresses;
-        Request {
+        RequestSession {
             version: if receiver.is_ipv6() { 6 } else { 4 },
             command: command::REQUEST_TW_SESSION,
             conf_sender: 0,
@@ -250,27 +252,27 @@ impl Client {
 }
 
 impl Machine for Client {
-    type Input<'a> = Input<'a>;
-    type Event = Event;
+    type Input<'a> = TwampClientInput<'a>;
+    type Event = TwampClientEvent;
 
-    fn handle(&mut self, now: Tick, input: Input<'_>) {
-        let ControlState::At(step) = self.state else { return };
+    fn handle(&mut self, now: Tick, input: TwampClientInput<'_>) {
+        let TwampClientState::At(step) = self.state else { return };
         match input {
-            Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
-            Input::Closed => return self.fail(Failure::Closed(step)),
-            Input::Start if step == Step::Granted => {
+            TwampClientInput::Bytes(bytes) => self.connection.incoming.feed(bytes),
+            TwampClientInput::Closed => return self.fail(AmpFailure::Closed(step)),
+            TwampClientInput::Start if step == AmpStep::Granted => {
                 self.say_start = true;
-                self.at(Step::Start, now);
+                self.at(AmpStep::Start, now);
             }
-            Input::Stop if step == Step::Running => self.say_stop = true,
-            Input::Start => {}
+            TwampClientInput::Stop if step == AmpStep::Running => self.say_stop = true,
+            TwampClientInput::Start => {}
             // Nothing runs: there is nothing to send.
-            Input::Stop => {
-                self.state = ControlState::Over;
-                self.events.push_back(Event::Over);
+            TwampClientInput::Stop => {
+                self.state = TwampClientState::Over;
+                self.events.push_back(TwampClientEvent::Over);
             }
         }
-        while let ControlState::At(step) = self.state {
+        while let TwampClientState::At(step) = self.state {
             match self.advance(step, now) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -280,35 +282,35 @@ impl Machine for Client {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        if let ControlState::At(step) = self.state
+        if let TwampClientState::At(step) = self.state
             && now.steady >= self.deadline
         {
-            self.fail(Failure::Silent(step));
+            self.fail(AmpFailure::Silent(step));
         }
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        let ControlState::At(step) = self.state else { return false };
+        let TwampClientState::At(step) = self.state else { return false };
         if let Some(set_up) = self.set_up.take() {
             set_up.write(out);
             return true;
         }
-        let mut message = Vec::with_capacity(Request::LEN);
+        let mut message = Vec::with_capacity(RequestSession::LEN);
         match step {
             // One at a time: some servers read only one request.
-            Step::Request if self.asked == self.granted => {
+            AmpStep::Request if self.asked == self.granted => {
                 let Some(wish) = self.config.sessions.get(self.asked) else { return false };
                 self.request(wish, now).write(&mut message);
                 self.asked += 1;
             }
-            Step::Start if self.say_start => {
+            AmpStep::Start if self.say_start => {
                 self.say_start = false;
                 write_start(&mut message);
             }
-            Step::Running if self.say_stop => {
-                write_stop(Accept::Ok, self.granted as u32, &mut message);
-                self.state = ControlState::Over;
-                self.events.push_back(Event::Over);
+            AmpStep::Running if self.say_stop => {
+                write_stop(AcceptCode::Ok, self.granted as u32, &mut message);
+                self.state = TwampClientState::Over;
+                self.events.push_back(TwampClientEvent::Over);
             }
             _ => return false,
         }
@@ -317,10 +319,10 @@ impl Machine for Client {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        (self.state != ControlState::Over).then_some(self.deadline)
+        (self.state != TwampClientState::Over).then_some(self.deadline)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<TwampClientEvent> {
         self.events.pop_front()
     }
 }

@@ -12,21 +12,21 @@ pub mod reflector;
 pub mod sender;
 pub mod server;
 
-pub use crate::amp::{Accept, Mode, Modes, Sid, TestKeys, Users, crypto};
-pub use client::{Client, Failure, Wish};
-pub use reflector::{Reflected, SessionReflector};
-pub use sender::Sender;
-pub use server::{Rules, Server};
+pub use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, crypto};
+pub use client::{AmpFailure, Client, TwampSessionSpec};
+pub use reflector::{SessionReflector, TwampReflection};
+pub use sender::TwampSender;
+pub use server::{Server, TwampRules};
 
 /// TCP port of the control server (RFC 5357 §8, RFC 8545).
 pub const PORT: u16 = 862;
 
 /// Padding that makes request and answer equally long: the difference without padding. The default, and the least that
 /// is granted.
-pub(crate) const fn least_padding(mode: Mode) -> u32 {
+pub(crate) const fn least_padding(mode: SecurityMode) -> u32 {
     match mode {
-        Mode::Open | Mode::Mixed => 27,
-        Mode::Authenticated | Mode::Encrypted => 64,
+        SecurityMode::Open | SecurityMode::Mixed => 27,
+        SecurityMode::Authenticated | SecurityMode::Encrypted => 64,
     }
 }
 

@@ -1,18 +1,18 @@
 //! The session reflector (RFC 5357 §4.2): one granted session.
 
 use crate::access::answerable;
-use crate::amp::Mode;
-use crate::amp::{Origin, TestKeys};
-use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::amp::SecurityMode;
+use crate::amp::{PacketOrigin, TestKeys};
+use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
 use crate::twamp::sender::layout;
-use crate::twoway::reflect::{Arrival, Silence};
+use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
 /// An answer to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reflected {
+pub struct TwampReflection {
     /// Its bytes: as many as the request has, or those of its fields if the request is shorter.
     pub len: usize,
     /// Its number, for [`SessionReflector::not_sent`].
@@ -22,7 +22,7 @@ pub struct Reflected {
 /// Answers the packets of one session, and only those of its client.
 #[derive(Clone, Debug)]
 pub struct SessionReflector {
-    layout: Layout,
+    layout: StampLayout,
     keys: Option<TestKeys>,
     host: IpAddr,
     port: Option<u16>,
@@ -32,7 +32,12 @@ pub struct SessionReflector {
 
 impl SessionReflector {
     /// For a session in `mode` with packets from `host` and `port`; without a port, from that of the first packet.
-    pub fn new(mode: Mode, keys: Option<TestKeys>, host: IpAddr, port: Option<u16>) -> SessionReflector {
+    pub fn new(
+        mode: SecurityMode,
+        keys: Option<TestKeys>,
+        host: IpAddr,
+        port: Option<u16>,
+    ) -> SessionReflector {
         SessionReflector {
             layout: layout(mode),
             keys,
@@ -70,11 +75,11 @@ impl SessionReflector {
     pub fn reflect(
         &mut self,
         request: &[u8],
-        arrival: &Arrival,
+        arrival: &RequestArrival,
         now: WallTime,
         error: ErrorEstimate,
         answer: &mut [u8],
-    ) -> Result<Reflected, Silence> {
+    ) -> Result<TwampReflection, Silence> {
         if !self.is_client(arrival.from) {
             return Err(Silence::NoSession);
         }
@@ -89,11 +94,11 @@ impl SessionReflector {
         self.open.clear();
         self.open.extend(request);
         if let Some(keys) = &self.keys
-            && !keys.open(Origin::Sender, &mut self.open)
+            && !keys.open(PacketOrigin::Sender, &mut self.open)
         {
             return Err(Silence::Forged);
         }
-        let asked = Request::parse(self.layout, &self.open).ok_or(Silence::Foreign)?;
+        let asked = StampRequest::parse(self.layout, &self.open).ok_or(Silence::Foreign)?;
         if !asked.error.is_valid() {
             return Err(Silence::Foreign);
         }
@@ -108,7 +113,7 @@ impl SessionReflector {
         // The rest of the sender's padding after the longer fields is returned.
         answer[..request.len()].copy_from_slice(request);
         answer[..fields].fill(0);
-        let written = Answer {
+        let written = StampAnswer {
             seq,
             answered: error.encode(now),
             error,
@@ -121,8 +126,8 @@ impl SessionReflector {
         };
         written.write(self.layout, answer);
         if let Some(keys) = &self.keys {
-            keys.seal(Origin::Reflector, answer);
+            keys.seal(PacketOrigin::Reflector, answer);
         }
-        Ok(Reflected { len: answer.len(), seq })
+        Ok(TwampReflection { len: answer.len(), seq })
     }
 }

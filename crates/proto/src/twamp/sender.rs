@@ -1,18 +1,18 @@
 //! The session sender (RFC 5357 §4.1).
 
-use crate::amp::Mode;
-use crate::amp::{Origin, TestKeys};
-use crate::stamp::packet::{Answer, Layout, Request, is_answer};
+use crate::amp::SecurityMode;
+use crate::amp::{PacketOrigin, TestKeys};
+use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
 use crate::twamp::least_padding;
-use crate::twoway::{Protocol, Received, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
 /// Makes the requests of a granted session and parses its answers.
 #[derive(Clone, Debug)]
-pub struct Sender {
-    mode: Mode,
-    layout: Layout,
+pub struct TwampSender {
+    mode: SecurityMode,
+    layout: StampLayout,
     keys: Option<TestKeys>,
     size: usize,
     error: ErrorEstimate,
@@ -20,27 +20,27 @@ pub struct Sender {
 }
 
 /// Bytes of a test packet in `mode` with this much padding.
-pub const fn size(mode: Mode, padding: u32) -> usize {
+pub const fn size(mode: SecurityMode, padding: u32) -> usize {
     layout(mode).shortest_request() + padding as usize
 }
 
 /// Bytes of the shortest test packet whose answer is not longer.
-pub const fn least_size(mode: Mode) -> usize {
+pub const fn least_size(mode: SecurityMode) -> usize {
     size(mode, least_padding(mode))
 }
 
-pub(super) const fn layout(mode: Mode) -> Layout {
+pub(super) const fn layout(mode: SecurityMode) -> StampLayout {
     match mode {
-        Mode::Open | Mode::Mixed => Layout::Clear,
-        Mode::Authenticated | Mode::Encrypted => Layout::Keyed,
+        SecurityMode::Open | SecurityMode::Mixed => StampLayout::Clear,
+        SecurityMode::Authenticated | SecurityMode::Encrypted => StampLayout::Keyed,
     }
 }
 
-impl Sender {
+impl TwampSender {
     /// A sender of requests of `size` bytes, by a clock in this state. `keys` are those of the session.
-    pub fn new(mode: Mode, keys: Option<TestKeys>, size: usize, error: ErrorEstimate) -> Sender {
+    pub fn new(mode: SecurityMode, keys: Option<TestKeys>, size: usize, error: ErrorEstimate) -> TwampSender {
         let layout = layout(mode);
-        Sender { mode, layout, keys, size: size.max(layout.shortest_request()), error, open: Vec::new() }
+        TwampSender { mode, layout, keys, size: size.max(layout.shortest_request()), error, open: Vec::new() }
     }
 
     /// Bytes of the requests.
@@ -49,20 +49,21 @@ impl Sender {
     }
 
     /// How they are protected.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 }
 
-impl Protocol for Sender {
+impl Protocol for TwampSender {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
         // Padding of zeros: anything else may be interpreted as a STAMP session identifier.
         out.resize(start + self.size, 0);
         let packet = &mut out[start..];
-        Request { seq, sent: self.error.encode(sent), error: self.error, ssid: 0 }.write(self.layout, packet);
+        StampRequest { seq, sent: self.error.encode(sent), error: self.error, ssid: 0 }
+            .write(self.layout, packet);
         if let Some(keys) = &self.keys {
-            keys.seal(Origin::Sender, packet);
+            keys.seal(PacketOrigin::Sender, packet);
         }
     }
 
@@ -74,24 +75,30 @@ impl Protocol for Sender {
         true
     }
 
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> DatagramKind {
         self.open.clear();
         self.open.extend(datagram);
         if let Some(keys) = &self.keys
-            && !keys.open(Origin::Reflector, &mut self.open)
+            && !keys.open(PacketOrigin::Reflector, &mut self.open)
         {
             return if datagram.len() < self.layout.shortest_answer() {
-                Received::Malformed
+                DatagramKind::Malformed
             } else {
-                Received::Forged
+                DatagramKind::Forged
             };
         }
-        let Some(answer) = Answer::parse(self.layout, &self.open) else { return Received::Malformed };
+        let Some(answer) = StampAnswer::parse(self.layout, &self.open) else {
+            return DatagramKind::Malformed;
+        };
         if answer.sender_error != self.error {
             // Not an answer to our request: our own request returned, or another sender's answer.
-            return if is_answer(self.layout, &self.open) { Received::Malformed } else { Received::Foreign };
+            return if is_answer(self.layout, &self.open) {
+                DatagramKind::Malformed
+            } else {
+                DatagramKind::Foreign
+            };
         }
-        Received::Reply(Reply {
+        DatagramKind::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,
             arrived: answer.error.decode(answer.arrived, near),

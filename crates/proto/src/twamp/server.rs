@@ -1,12 +1,12 @@
 //! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within limits.
 
-use crate::amp::connection::Entry;
+use crate::amp::connection::Admission;
 use crate::amp::crypto::BLOCK;
 use crate::amp::message::{
-    Accept, AcceptSession, Request, SHORT_LEN, Sid, command, parse_stop, write_start_ack,
+    AcceptCode, AcceptSession, RequestSession, SHORT_LEN, Sid, command, parse_stop, write_start_ack,
 };
-use crate::amp::{Connection, Mode, Modes, TestKeys, Users};
-pub use crate::amp::{Random, Reason};
+use crate::amp::{AmpConnection, SecurityMode, SecurityModes, TestKeys, Users};
+pub use crate::amp::{AmpEndReason, ServerRandom};
 use crate::machine::{Machine, Tick};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 /// The limits of a server, and its users.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct TwampRules {
     /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, 1024 at least.
@@ -34,9 +34,9 @@ pub struct Rules {
     pub linger: Span,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for TwampRules {
+    fn default() -> TwampRules {
+        TwampRules {
             users: Users::default(),
             rounds: 2048,
             sessions: 16,
@@ -49,24 +49,24 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl TwampRules {
     /// The modes offered.
-    pub fn modes(&self) -> Modes {
+    pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
-            Modes::of(&[Mode::Open])
+            SecurityModes::of(&[SecurityMode::Open])
         } else {
-            Modes::of(&[Mode::Authenticated, Mode::Encrypted, Mode::Mixed])
+            SecurityModes::of(&[SecurityMode::Authenticated, SecurityMode::Encrypted, SecurityMode::Mixed])
         }
     }
 
-    fn entry<'a>(&'a self, random: &'a Random, started: NtpTime) -> Entry<'a> {
-        Entry { modes: self.modes(), users: &self.users, rounds: self.rounds, random, started }
+    fn entry<'a>(&'a self, random: &'a ServerRandom, started: NtpTime) -> Admission<'a> {
+        Admission { modes: self.modes(), users: &self.users, rounds: self.rounds, random, started }
     }
 }
 
 /// A session for which the driver must open a socket.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct TwampOpenRequest {
     /// Source port of its packets; `None`: the client is behind address translation, or does not know its port, which
     /// is that of its first packet.
     pub sender_port: Option<u16>,
@@ -75,7 +75,7 @@ pub struct Asked {
     /// Name of the session.
     pub sid: Sid,
     /// Mode of the connection.
-    pub mode: Mode,
+    pub mode: SecurityMode,
     /// Keys of its packets, where the mode protects them.
     pub keys: Option<TestKeys>,
     /// Bytes of its requests.
@@ -88,32 +88,32 @@ pub struct Asked {
 
 /// An input of a server.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum TwampServerInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection is closed.
     Closed,
-    /// The socket requested by [`Event::Open`] is open on this port, or is not available.
-    Opened(Result<u16, Accept>),
+    /// The socket requested by [`TwampServerEvent::Open`] is open on this port, or is not available.
+    Opened(Result<u16, AcceptCode>),
     /// A packet of a session was answered.
     Reflected,
 }
 
 /// A request of a server to its driver.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// Open a socket; answer with [`Input::Opened`] before anything else.
-    Open(Asked),
+pub enum TwampServerEvent {
+    /// Open a socket; answer with [`TwampServerInput::Opened`] before anything else.
+    Open(TwampOpenRequest),
     /// Answer packets of all sessions from now on.
     Start,
-    /// Stop answering, each session after its [`linger`](Asked::linger).
+    /// Stop answering, each session after its [`linger`](TwampOpenRequest::linger).
     Stop,
     /// Nothing more will be sent: close the connection once everything is written, and the sessions.
-    Over(Reason),
+    Over(AmpEndReason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ControlState {
+enum TwampServerState {
     /// The greeting is to be sent, or its answer awaited.
     SetUp,
     /// Between tests.
@@ -128,33 +128,33 @@ enum ControlState {
 /// One control conversation.
 #[derive(Debug)]
 pub struct Server {
-    rules: Rules,
-    random: Random,
+    rules: TwampRules,
+    random: ServerRandom,
     peer: IpAddr,
     local: IpAddr,
     started: NtpTime,
-    state: ControlState,
+    state: TwampServerState,
     deadline: SteadyTime,
-    connection: Connection,
+    connection: AmpConnection,
     /// Already encrypted, in the order they are to be written.
     saying: VecDeque<Vec<u8>>,
     sessions: usize,
     named: u32,
-    events: VecDeque<Event>,
+    events: VecDeque<TwampServerEvent>,
 }
 
 impl Server {
     /// A server for the connection from `peer` to `local`, accepted at `now`, on a host that serves since `started`.
     pub fn new(
-        rules: Rules,
+        rules: TwampRules,
         peer: SocketAddr,
         local: SocketAddr,
         started: WallTime,
-        random: Random,
+        random: ServerRandom,
         now: Tick,
     ) -> Server {
         let started = NtpTime::from(started);
-        let greeting = Connection::greeting(&rules.entry(&random, started));
+        let greeting = AmpConnection::greeting(&rules.entry(&random, started));
         Server {
             deadline: now.steady + rules.set_up_wait,
             rules,
@@ -162,8 +162,8 @@ impl Server {
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
             started,
-            state: ControlState::SetUp,
-            connection: Connection::default(),
+            state: TwampServerState::SetUp,
+            connection: AmpConnection::default(),
             saying: VecDeque::from([greeting]),
             sessions: 0,
             named: 0,
@@ -171,24 +171,24 @@ impl Server {
         }
     }
 
-    fn over(&mut self, reason: Reason) {
-        if self.state == ControlState::Running {
-            self.events.push_back(Event::Stop);
+    fn over(&mut self, reason: AmpEndReason) {
+        if self.state == TwampServerState::Running {
+            self.events.push_back(TwampServerEvent::Stop);
         }
-        self.state = ControlState::Over;
-        self.events.push_back(Event::Over(reason));
+        self.state = TwampServerState::Over;
+        self.events.push_back(TwampServerEvent::Over(reason));
     }
 
-    fn say_signed(&mut self, message: &[u8]) {
+    fn send_signed(&mut self, message: &[u8]) {
         let mut bytes = Vec::with_capacity(message.len() + BLOCK);
         self.connection.outgoing.put_signed(message, &mut bytes);
         self.saying.push_back(bytes);
     }
 
     /// Reads one message, if it is complete. `Ok(false)`: not yet.
-    fn advance(&mut self, now: Tick) -> Result<bool, Reason> {
+    fn advance(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         match self.state {
-            ControlState::SetUp => {
+            TwampServerState::SetUp => {
                 let mut answer = Vec::new();
                 let entry = self.rules.entry(&self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
@@ -198,59 +198,59 @@ impl Server {
                 if !let_in? {
                     return Ok(false);
                 }
-                self.state = ControlState::Idle;
+                self.state = TwampServerState::Idle;
                 self.deadline = now.steady + self.rules.idle;
                 Ok(true)
             }
-            ControlState::Idle | ControlState::Running => self.command(now),
-            ControlState::Opening(_) | ControlState::Over => Ok(false),
+            TwampServerState::Idle | TwampServerState::Running => self.command(now),
+            TwampServerState::Opening(_) | TwampServerState::Over => Ok(false),
         }
     }
 
-    fn command(&mut self, now: Tick) -> Result<bool, Reason> {
+    fn command(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         let Some(number) = self.connection.incoming.first() else { return Ok(false) };
-        let running = self.state == ControlState::Running;
+        let running = self.state == TwampServerState::Running;
         let len = match (number, running) {
-            (command::REQUEST_TW_SESSION, false) => Request::LEN,
+            (command::REQUEST_TW_SESSION, false) => RequestSession::LEN,
             (command::START, false) | (command::STOP, true) => SHORT_LEN,
             _ => {
                 // The length of what follows is unknown: the conversation cannot continue.
                 let mut refusal = Vec::new();
-                write_start_ack(Accept::Unsupported, &mut refusal);
-                self.say_signed(&refusal);
-                return Err(Reason::Confused);
+                write_start_ack(AcceptCode::Unsupported, &mut refusal);
+                self.send_signed(&refusal);
+                return Err(AmpEndReason::Confused);
             }
         };
         let Some(message) = self.connection.incoming.take_signed(len) else { return Ok(false) };
-        let bytes = message.map_err(|_| Reason::Forged)?;
+        let bytes = message.map_err(|_| AmpEndReason::Forged)?;
         match number {
             command::REQUEST_TW_SESSION => {
-                let asked = Request::parse(&bytes).map_err(|_| Reason::Confused)?;
+                let asked = RequestSession::parse(&bytes).map_err(|_| AmpEndReason::Confused)?;
                 self.requested(&asked, now);
             }
             command::START => {
                 let mut ack = Vec::new();
-                write_start_ack(Accept::Ok, &mut ack);
-                self.say_signed(&ack);
-                self.state = ControlState::Running;
-                self.events.push_back(Event::Start);
+                write_start_ack(AcceptCode::Ok, &mut ack);
+                self.send_signed(&ack);
+                self.state = TwampServerState::Running;
+                self.events.push_back(TwampServerEvent::Start);
                 self.deadline = now.steady + self.rules.silence;
             }
             _ => {
-                let stopped = parse_stop(&bytes).map_err(|_| Reason::Confused)?;
+                let stopped = parse_stop(&bytes).map_err(|_| AmpEndReason::Confused)?;
                 if stopped as usize != self.sessions {
-                    return Err(Reason::Confused);
+                    return Err(AmpEndReason::Confused);
                 }
-                self.events.push_back(Event::Stop);
+                self.events.push_back(TwampServerEvent::Stop);
                 self.sessions = 0;
-                self.state = ControlState::Idle;
+                self.state = TwampServerState::Idle;
                 self.deadline = now.steady + self.rules.idle;
             }
         }
         Ok(true)
     }
 
-    fn requested(&mut self, asked: &Request, now: Tick) {
+    fn requested(&mut self, asked: &RequestSession, now: Tick) {
         self.deadline = now.steady + self.rules.idle;
         match self.examine(asked) {
             Ok(sender_port) => {
@@ -258,7 +258,7 @@ impl Server {
                 let tail = u32::from_be_bytes(self.random.sid).wrapping_add(self.named).to_be_bytes();
                 let sid = Sid::new(self.local, NtpTime::from(now.wall), tail);
                 let fields = if self.connection.mode().protects_test() { 48 } else { 14 };
-                self.events.push_back(Event::Open(Asked {
+                self.events.push_back(TwampServerEvent::Open(TwampOpenRequest {
                     sender_port,
                     port: asked.receiver_port,
                     sid,
@@ -268,66 +268,66 @@ impl Server {
                     dscp: asked.dscp().unwrap_or(0),
                     linger: asked.timeout.to_span().clamp(Span::ZERO, self.rules.linger),
                 }));
-                self.state = ControlState::Opening(sid);
+                self.state = TwampServerState::Opening(sid);
             }
             Err(accept) => self.refuse(accept),
         }
     }
 
     /// The source port of its packets, if known, or why the session is not granted.
-    fn examine(&self, asked: &Request) -> Result<Option<u16>, Accept> {
+    fn examine(&self, asked: &RequestSession) -> Result<Option<u16>, AcceptCode> {
         let family = if self.peer.is_ipv6() { 6 } else { 4 };
         if (asked.conf_sender, asked.conf_receiver) != (0, 0)
             || asked.slots != 0
             || asked.dscp().is_none()
             || asked.version != family
         {
-            return Err(Accept::Unsupported);
+            return Err(AcceptCode::Unsupported);
         }
         if asked.padding > self.rules.padding || self.sessions >= self.rules.sessions {
-            return Err(Accept::Permanent);
+            return Err(AcceptCode::Permanent);
         }
         match asked.sender {
             a if a.is_unspecified() => Ok(None),
             // No client may request packets to a third host.
             a if a == self.peer && asked.sender_port != 0 => Ok(Some(asked.sender_port)),
-            _ => Err(Accept::Unsupported),
+            _ => Err(AcceptCode::Unsupported),
         }
     }
 
-    fn refuse(&mut self, accept: Accept) {
+    fn refuse(&mut self, accept: AcceptCode) {
         let mut message = Vec::new();
         AcceptSession { accept, port: 0, sid: Sid::NONE }.write(&mut message);
-        self.say_signed(&message);
+        self.send_signed(&message);
     }
 }
 
 impl Machine for Server {
-    type Input<'a> = Input<'a>;
-    type Event = Event;
+    type Input<'a> = TwampServerInput<'a>;
+    type Event = TwampServerEvent;
 
-    fn handle(&mut self, now: Tick, input: Input<'_>) {
-        if self.state == ControlState::Over {
+    fn handle(&mut self, now: Tick, input: TwampServerInput<'_>) {
+        if self.state == TwampServerState::Over {
             return;
         }
         match input {
-            Input::Bytes(bytes) => self.connection.incoming.feed(bytes),
-            Input::Closed => return self.over(Reason::Closed),
-            Input::Opened(opened) => {
-                let ControlState::Opening(sid) = self.state else { return };
-                self.state = ControlState::Idle;
+            TwampServerInput::Bytes(bytes) => self.connection.incoming.feed(bytes),
+            TwampServerInput::Closed => return self.over(AmpEndReason::Closed),
+            TwampServerInput::Opened(opened) => {
+                let TwampServerState::Opening(sid) = self.state else { return };
+                self.state = TwampServerState::Idle;
                 match opened {
                     Ok(port) => {
                         self.sessions += 1;
                         let mut message = Vec::new();
-                        AcceptSession { accept: Accept::Ok, port, sid }.write(&mut message);
-                        self.say_signed(&message);
+                        AcceptSession { accept: AcceptCode::Ok, port, sid }.write(&mut message);
+                        self.send_signed(&message);
                     }
                     Err(accept) => self.refuse(accept),
                 }
             }
-            Input::Reflected => {
-                if self.state == ControlState::Running {
+            TwampServerInput::Reflected => {
+                if self.state == TwampServerState::Running {
                     self.deadline = now.steady + self.rules.silence;
                 }
             }
@@ -345,8 +345,8 @@ impl Machine for Server {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        if self.state != ControlState::Over && now.steady >= self.deadline {
-            self.over(Reason::Silent);
+        if self.state != TwampServerState::Over && now.steady >= self.deadline {
+            self.over(AmpEndReason::Silent);
         }
     }
 
@@ -361,10 +361,10 @@ impl Machine for Server {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        (self.state != ControlState::Over).then_some(self.deadline)
+        (self.state != TwampServerState::Over).then_some(self.deadline)
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<TwampServerEvent> {
         self.events.pop_front()
     }
 }

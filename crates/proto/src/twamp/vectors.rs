@@ -1,14 +1,16 @@
 //! Recorded sessions of twping with twampd, open and keyed: every message and every packet.
 
-use crate::amp::Mode;
-use crate::amp::Origin;
-use crate::amp::crypto::{Incoming, Outgoing, SessionKeys, derive};
+use crate::amp::PacketOrigin;
+use crate::amp::SecurityMode;
+use crate::amp::crypto::{IncomingBytes, OutgoingBytes, SessionKeys, derive};
 use crate::amp::message::*;
 use crate::amp::setup::*;
 use crate::machine::{Machine, Tick};
-use crate::stamp::packet::{Answer, Layout, Request as TestRequest};
-use crate::twamp::client::{self, Client, Config, Event, Failure, Step, Wish};
-use crate::twamp::server::{self, Random, Rules, Server};
+use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest};
+use crate::twamp::client::{
+    self, AmpFailure, AmpStep, Client, TwampClientEvent, TwampOptions, TwampSessionSpec,
+};
+use crate::twamp::server::{self, Server, ServerRandom, TwampRules};
 use crate::twamp::{TestKeys, Users};
 use crate::wire::unhex;
 use jitlat_core::{Dscp, Span, SteadyTime, WallTime};
@@ -65,14 +67,14 @@ fn known_answers() {
     assert_eq!(SessionKeys::from_token(&token, &key, &[0; 16]), None);
 
     let sid = Sid(block("0a4d0002eeaab8acbebe9c8852aa5e87"));
-    let test = TestKeys::new(Mode::Authenticated, &keys, &sid).unwrap();
+    let test = TestKeys::new(SecurityMode::Authenticated, &keys, &sid).unwrap();
     assert_eq!(test.keys().aes, block("13d0bd74231a2bbf91ea92fd87ac2fcf"));
     assert_eq!(test.keys().hmac, block("54ea487170ad86a39b9dc78dd04c386bdf13624ecaf4fa4fadaf4b6e6ac79f41"));
     let mut packet = [0; 48];
-    test.seal(Origin::Sender, &mut packet);
+    test.seal(PacketOrigin::Sender, &mut packet);
     assert_eq!(packet[..16], block::<16>("7e611fdde8e5fd5251709036eef2acbb"));
     assert_eq!(packet[32..], block::<16>("16c3b98627c2efeab35530a9e5930c1f"));
-    assert!(TestKeys::new(Mode::Mixed, &keys, &sid).is_none());
+    assert!(TestKeys::new(SecurityMode::Mixed, &keys, &sid).is_none());
 }
 
 /// Decodes each message, encodes it again and compares.
@@ -87,10 +89,13 @@ fn again(capture: &str) -> Vec<String> {
     assert_eq!(bytes, tcp[1].1, "{capture}");
     bytes.clear();
     let start = ServerStart::parse(&tcp[2].1).unwrap();
-    assert_eq!((start.accept, tcp[2].1.len()), (Accept::Ok, 48), "{capture}");
+    assert_eq!((start.accept, tcp[2].1.len()), (AcceptCode::Ok, 48), "{capture}");
     start.write(&mut bytes);
 
-    let mut sides = [(Incoming::default(), Outgoing::default()), (Incoming::default(), Outgoing::default())];
+    let mut sides = [
+        (IncomingBytes::default(), OutgoingBytes::default()),
+        (IncomingBytes::default(), OutgoingBytes::default()),
+    ];
     if let Some(keys) = &keys {
         for ((incoming, outgoing), iv) in sides.iter_mut().zip([set_up.client_iv, start.server_iv]) {
             incoming.protect(keys, &iv);
@@ -113,7 +118,7 @@ fn again(capture: &str) -> Vec<String> {
         let mut said = Vec::new();
         seen.push(match (from_client, number) {
             (true, command::REQUEST_TW_SESSION) => {
-                let request = Request::parse(&plain).unwrap();
+                let request = RequestSession::parse(&plain).unwrap();
                 request.write(&mut said);
                 format!("request {} dscp {}", request.padding, request.dscp().unwrap())
             }
@@ -122,7 +127,7 @@ fn again(capture: &str) -> Vec<String> {
                 "start".to_owned()
             }
             (true, command::STOP) => {
-                write_stop(Accept::Ok, parse_stop(&plain).unwrap(), &mut said);
+                write_stop(AcceptCode::Ok, parse_stop(&plain).unwrap(), &mut said);
                 "stop".to_owned()
             }
             (false, _) if recorded.len() == AcceptSession::LEN => {
@@ -159,11 +164,11 @@ fn every_control_message_decodes_and_re_encodes() {
     }
     let refused = payloads("twamp-auth-wrongkey", "tcp");
     let start = ServerStart::parse(&refused[2].1).unwrap();
-    assert_eq!(start, ServerStart { accept: Accept::Failure, server_iv: [0; 16] });
+    assert_eq!(start, ServerStart { accept: AcceptCode::Failure, server_iv: [0; 16] });
 }
 
 /// A client that does what the recorded one did, and its results with the recorded answers.
-fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
+fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     let tcp = payloads(capture, "tcp");
     let (_, set_up, keys) = agreement(&tcp);
     let keyed = keys.as_ref().map(|k| {
@@ -174,7 +179,7 @@ fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
         random
     });
     let unspecified = "0.0.0.0".parse().unwrap();
-    let wish = Wish {
+    let wish = TwampSessionSpec {
         sender_port: 9000,
         receiver_port: 9000,
         addresses: (unspecified, unspecified),
@@ -182,37 +187,37 @@ fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
         dscp: Dscp::default(),
         timeout: Span::seconds(1),
     };
-    let config = Config {
-        mode: Mode::from_bits(set_up.mode),
+    let config = TwampOptions {
+        mode: SecurityMode::from_bits(set_up.mode),
         user: keyed.map(|_| ("tester".to_owned(), SECRET.to_vec())),
         sessions: vec![wish],
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random: keyed.unwrap_or([0; 64]),
     };
     let mut client = Client::new(config, NOW);
     let (mut events, mut said) = (Vec::new(), Vec::new());
-    let mut collect = |client: &mut Client, events: &mut Vec<Event>| {
+    let mut collect = |client: &mut Client, events: &mut Vec<TwampClientEvent>| {
         let mut out = Vec::new();
         while client.poll_transmit(NOW, &mut out) {
             said.push(core::mem::take(&mut out));
         }
         while let Some(event) = client.poll_event() {
-            let ready = matches!(event, Event::Ready);
+            let ready = matches!(event, TwampClientEvent::Ready);
             events.push(event);
             if ready {
-                client.handle(NOW, client::Input::Start);
+                client.handle(NOW, client::TwampClientInput::Start);
             }
         }
     };
     for (_, bytes) in tcp.iter().filter(|(from_client, _)| !from_client) {
         // In small pieces: the stream has no message boundaries.
         for piece in bytes.chunks(7) {
-            client.handle(NOW, client::Input::Bytes(piece));
+            client.handle(NOW, client::TwampClientInput::Bytes(piece));
             collect(&mut client, &mut events);
             collect(&mut client, &mut events);
         }
     }
-    client.handle(NOW, client::Input::Stop);
+    client.handle(NOW, client::TwampClientInput::Stop);
     collect(&mut client, &mut events);
     collect(&mut client, &mut events);
     (events, said)
@@ -222,11 +227,14 @@ fn replayed_client(capture: &str) -> (Vec<Event>, Vec<Vec<u8>>) {
 fn the_client_replays_every_recorded_session() {
     for capture in OPEN.iter().chain(&KEYED) {
         let (events, said) = replayed_client(capture);
-        assert!(matches!(events[0], Event::Mode(_)), "{capture}: {events:?}");
-        let Event::Granted(granted) = &events[1] else { panic!("{capture}: {events:?}") };
+        assert!(matches!(events[0], TwampClientEvent::Mode(_)), "{capture}: {events:?}");
+        let TwampClientEvent::Granted(granted) = &events[1] else { panic!("{capture}: {events:?}") };
         assert!(granted.port >= 18_760, "{capture}");
         assert!(
-            matches!(events[2..], [Event::Ready, Event::Started, Event::Over]),
+            matches!(
+                events[2..],
+                [TwampClientEvent::Ready, TwampClientEvent::Started, TwampClientEvent::Over]
+            ),
             "{capture}: {:?}",
             &events[2..]
         );
@@ -236,22 +244,22 @@ fn the_client_replays_every_recorded_session() {
         assert_eq!(said[0], payloads(capture, "tcp")[1].1, "{capture}");
     }
     let events = replayed_wrong_key();
-    let [Event::Failed(failure)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(*failure, Failure::Refused { step: Step::SetUp, accept: Accept::Failure });
+    let [TwampClientEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(*failure, AmpFailure::Refused { step: AmpStep::SetUp, accept: AcceptCode::Failure });
     assert!(failure.to_string().contains("passphrase"), "{failure}");
 }
 
-fn replayed_wrong_key() -> Vec<Event> {
-    let config = Config {
-        mode: Some(Mode::Authenticated),
+fn replayed_wrong_key() -> Vec<TwampClientEvent> {
+    let config = TwampOptions {
+        mode: Some(SecurityMode::Authenticated),
         user: Some(("tester".to_owned(), b"wrong".to_vec())),
         sessions: vec![],
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random: [7; 64],
     };
     let mut client = Client::new(config, NOW);
     for (_, bytes) in payloads("twamp-auth-wrongkey", "tcp").iter().filter(|(c, _)| !c) {
-        client.handle(NOW, client::Input::Bytes(bytes));
+        client.handle(NOW, client::TwampClientInput::Bytes(bytes));
         let mut out = Vec::new();
         while client.poll_transmit(NOW, &mut out) {}
     }
@@ -265,8 +273,9 @@ fn the_server_replays_every_recorded_session() {
         let (greeting, set_up, _) = agreement(&tcp);
         let keyed = set_up.mode != 1;
         let users = if keyed { Users::one("tester", SECRET) } else { Users::default() };
-        let rules = Rules { users, rounds: greeting.count, ..Rules::default() };
-        let random = Random { challenge: greeting.challenge, salt: greeting.salt, iv: [9; 16], sid: [1; 4] };
+        let rules = TwampRules { users, rounds: greeting.count, ..TwampRules::default() };
+        let random =
+            ServerRandom { challenge: greeting.challenge, salt: greeting.salt, iv: [9; 16], sid: [1; 4] };
         let (peer, local) = match *capture {
             "twamp-open-ipv6" => ("[fd77::1]:50000", "[fd77::2]:862"),
             _ => ("10.77.0.1:50000", "10.77.0.2:862"),
@@ -277,10 +286,10 @@ fn the_server_replays_every_recorded_session() {
         let mut said = Vec::new();
         for (_, bytes) in tcp.iter().filter(|(from_client, _)| *from_client) {
             for piece in bytes.chunks(13) {
-                server.handle(NOW, server::Input::Bytes(piece));
+                server.handle(NOW, server::TwampServerInput::Bytes(piece));
                 while let Some(event) = server.poll_event() {
-                    if matches!(event, server::Event::Open(_)) {
-                        server.handle(NOW, server::Input::Opened(Ok(20_000)));
+                    if matches!(event, server::TwampServerEvent::Open(_)) {
+                        server.handle(NOW, server::TwampServerInput::Opened(Ok(20_000)));
                     }
                     events.push(event);
                 }
@@ -290,7 +299,12 @@ fn the_server_replays_every_recorded_session() {
                 said.push(core::mem::take(&mut out));
             }
         }
-        let [server::Event::Open(asked), server::Event::Start, server::Event::Stop] = &events[..] else {
+        let [
+            server::TwampServerEvent::Open(asked),
+            server::TwampServerEvent::Start,
+            server::TwampServerEvent::Stop,
+        ] = &events[..]
+        else {
             panic!("{capture}: {events:?}")
         };
         let size = match *capture {
@@ -307,11 +321,11 @@ fn the_server_replays_every_recorded_session() {
 
 #[test]
 fn every_keyed_test_packet_opens_and_seals_to_itself() {
-    for (capture, mode) in KEYED.iter().zip([Mode::Authenticated, Mode::Encrypted]) {
+    for (capture, mode) in KEYED.iter().zip([SecurityMode::Authenticated, SecurityMode::Encrypted]) {
         let tcp = payloads(capture, "tcp");
         let (_, _, keys) = agreement(&tcp);
         let keys = keys.unwrap();
-        let mut server = Incoming::default();
+        let mut server = IncomingBytes::default();
         server.protect(&keys, &ServerStart::parse(&tcp[2].1).unwrap().server_iv);
         server.feed(&tcp[2].1[32..]);
         server.take(16).unwrap();
@@ -325,16 +339,16 @@ fn every_keyed_test_packet_opens_and_seals_to_itself() {
         assert_eq!(packets.len(), 30, "{capture}");
         let (mut asked, mut answered) = (0, 0);
         for (up, recorded) in packets {
-            let origin = if up { Origin::Sender } else { Origin::Reflector };
+            let origin = if up { PacketOrigin::Sender } else { PacketOrigin::Reflector };
             let mut packet = recorded.clone();
             assert!(!other.open(origin, &mut packet.clone()), "{capture}");
             assert!(test.open(origin, &mut packet), "{capture}");
             if up {
-                let request = TestRequest::parse(Layout::Keyed, &packet).unwrap();
+                let request = StampRequest::parse(StampLayout::Keyed, &packet).unwrap();
                 assert_eq!((request.seq, request.error.is_valid()), (asked, true), "{capture}");
                 asked += 1;
             } else {
-                let answer = Answer::parse(Layout::Keyed, &packet).unwrap();
+                let answer = StampAnswer::parse(StampLayout::Keyed, &packet).unwrap();
                 assert_eq!((answer.seq, answer.sender_seq), (answered, answered), "{capture}");
                 assert_eq!(answer.sender_ttl, Some(255), "{capture}");
                 answered += 1;

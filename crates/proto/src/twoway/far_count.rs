@@ -5,7 +5,7 @@
 //! these requests; if as many are missing as there are requests, it answered them all. In between it is known how many
 //! were lost in each direction, but not which.
 
-use jitlat_core::twoway::{Directions, LossRun, LostOn};
+use jitlat_core::twoway::{Directions, LossRun, LossSide};
 
 /// Runs of loss whose direction is recorded: further runs are counted, with unknown direction.
 const MAX_RUNS: usize = 1 << 16;
@@ -180,9 +180,9 @@ impl FarCount {
             // packets suggests.
             let known = number > front && (first > 0 || self.base == 0);
             let way = match missing {
-                0 if known => LostOn::Up,
-                m if known && m == length => LostOn::Down,
-                _ => LostOn::Either,
+                0 if known => LossSide::Up,
+                m if known && m == length => LossSide::Down,
+                _ => LossSide::Either,
             };
             if self.runs.len() < MAX_RUNS {
                 self.runs.push(LossRun { first, length, way });
@@ -205,7 +205,7 @@ impl FarCount {
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
         if let Some(first) = self.open.filter(|_| self.runs.len() < MAX_RUNS) {
             let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);
-            self.runs.push(LossRun { first, length, way: LostOn::Either });
+            self.runs.push(LossRun { first, length, way: LossSide::Either });
         }
         let known = Directions {
             stateful: true,

@@ -5,7 +5,7 @@
 //! received, as irtt's server does when a request is overtaken: if a window denies a request that was answered, its
 //! other denials are ignored.
 
-use jitlat_core::twoway::{LossRun, LostOn};
+use jitlat_core::twoway::{LossRun, LossSide};
 
 /// Runs of loss whose direction is recorded: further runs are only counted.
 const MAX_RUNS: usize = 1 << 16;
@@ -15,7 +15,7 @@ const WIDTH: u32 = u64::BITS;
 
 /// What is known of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fate {
+enum RequestFate {
     #[default]
     Unknown,
     /// It had not been received when a later one was answered.
@@ -28,7 +28,7 @@ enum Fate {
 pub(super) struct FarWindow {
     has_windows: bool,
     /// By number, modulo a power of two.
-    fates: Box<[Fate]>,
+    fates: Box<[RequestFate]>,
     runs: Vec<LossRun>,
     /// Losses on the way there, on the way back, and on either.
     lost: [u64; 3],
@@ -39,7 +39,7 @@ impl FarWindow {
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
         // Preallocate, so that runs that are settled while packets fly need no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
-        let fates = vec![Fate::Unknown; room].into();
+        let fates = vec![RequestFate::Unknown; room].into();
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
 
@@ -50,7 +50,7 @@ impl FarWindow {
     /// Records that request `seq` is sent, and forgets the one in its place.
     pub(super) fn sent(&mut self, seq: u32) {
         let place = self.place(seq);
-        self.fates[place] = Fate::Unknown;
+        self.fates[place] = RequestFate::Unknown;
     }
 
     /// Records the window in the answer to `seq`: bit k is about request seq − k.
@@ -59,18 +59,18 @@ impl FarWindow {
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
         let came = |back: u32| window >> back & 1 == 1;
         let denies_what_came =
-            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == Fate::Came);
+            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == RequestFate::Came);
         for back in 0..covered {
             let place = self.place(seq - back);
             match self.fates[place] {
-                _ if came(back) => self.fates[place] = Fate::Came,
-                Fate::Unknown if !denies_what_came => self.fates[place] = Fate::Missing,
+                _ if came(back) => self.fates[place] = RequestFate::Came,
+                RequestFate::Unknown if !denies_what_came => self.fates[place] = RequestFate::Missing,
                 _ => {}
             }
         }
         // Whatever its window says, it was answered.
         let place = self.place(seq);
-        self.fates[place] = Fate::Came;
+        self.fates[place] = RequestFate::Came;
     }
 
     /// Settles request `seq`, the next in order: it was answered, or never.
@@ -79,9 +79,9 @@ impl FarWindow {
             return;
         }
         let (way, count) = match self.fates[self.place(seq)] {
-            Fate::Missing => (LostOn::Up, 0),
-            Fate::Came => (LostOn::Down, 1),
-            Fate::Unknown => (LostOn::Either, 2),
+            RequestFate::Missing => (LossSide::Up, 0),
+            RequestFate::Came => (LossSide::Down, 1),
+            RequestFate::Unknown => (LossSide::Either, 2),
         };
         self.lost[count] += 1;
         let last = self.runs.last_mut();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// Of requests 0 to 9 these were answered, with these windows.
-    fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LostOn)> {
+    fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LossSide)> {
         let mut far = FarWindow::new(16, 10);
         (0..10).for_each(|seq| far.sent(seq));
         answers.iter().for_each(|(seq, window)| far.note(*seq, *window));
@@ -122,7 +122,7 @@ mod tests {
             (7, 0b1001_1111),
             (8, 0b1_0011_1111),
         ]);
-        assert_eq!(losses, [(1, 2, LostOn::Up), (4, 1, LostOn::Down), (9, 1, LostOn::Either)]);
+        assert_eq!(losses, [(1, 2, LossSide::Up), (4, 1, LossSide::Down), (9, 1, LossSide::Either)]);
     }
 
     #[test]
@@ -139,8 +139,8 @@ mod tests {
             (8, 1),
             (9, 3),
         ]);
-        assert_eq!(losses, [(2, 1, LostOn::Down)]);
+        assert_eq!(losses, [(2, 1, LossSide::Down)]);
         let losses = runs(&[(0, 1), (1, 3), (4, 1), (5, 3), (6, 7), (7, 15), (8, 31), (9, 63)]);
-        assert_eq!(losses, [(2, 2, LostOn::Either)]);
+        assert_eq!(losses, [(2, 2, LossSide::Either)]);
     }
 }

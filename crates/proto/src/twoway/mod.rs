@@ -14,8 +14,8 @@ pub mod request_table;
 #[cfg(test)]
 mod sim;
 
-pub use pinger::{Pinger, Plan, Transmit};
-pub use reflect::{Arrival, Silence};
+pub use pinger::{PingPlan, Pinger, Transmit};
+pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
@@ -37,12 +37,12 @@ pub struct Reply {
     /// Whether something about it is wrong, although it is an answer: the record is flagged.
     pub damaged: bool,
     /// When an earlier answer left ([`Protocol::amends`]); `None` if it is not reported.
-    pub earlier: Option<Departed>,
+    pub earlier: Option<DepartureNotice>,
 }
 
 /// When an answer really left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departed {
+pub struct DepartureNotice {
     /// Number of its request.
     pub seq: u32,
     /// T3, in place of the one in the answer.
@@ -51,7 +51,7 @@ pub struct Departed {
 
 /// What a received datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum DatagramKind {
     /// An answer to a request.
     Reply(Reply),
     /// A later report about request `seq` (16 bits): how long the far host took to answer it.
@@ -94,7 +94,7 @@ pub trait Protocol {
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
 
     /// Reads a datagram from the far host that arrived at about `near` (wall clock).
-    fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received;
+    fn receive(&mut self, datagram: &[u8], near: WallTime) -> DatagramKind;
 
     /// Appends the next packet of the conversation around the test, if one is due.
     fn poll_conversation(&mut self, _now: Tick, _out: &mut Vec<u8>) -> bool {
@@ -147,7 +147,7 @@ pub trait Protocol {
         None
     }
 
-    /// Whether a later report about each answer may come ([`Received::Took`]).
+    /// Whether a later report about each answer may come ([`DatagramKind::Took`]).
     fn follows_up(&self) -> bool {
         false
     }

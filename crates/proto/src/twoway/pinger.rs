@@ -5,11 +5,11 @@ use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
 use crate::machine::Tick;
 use crate::twoway::request_table::{AnswerMatch, RequestTable};
-use crate::twoway::{ConversationState, Departed, Protocol, Received};
+use crate::twoway::{ConversationState, DatagramKind, DepartureNotice, Protocol};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
-use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime, TestSpec, WallTime};
+use jitlat_core::{PacketRecord, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
 /// Most answers that wait for a later report, and how long each waits.
@@ -21,14 +21,14 @@ const PROBE_TIMEOUT: Span = Span::millis(250);
 
 /// When requests are sent and how long answers are waited for.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PingPlan {
     /// Count, period and schedule.
     pub spec: TestSpec,
     /// Stop and wait: the next request is sent this long after the answer to the previous one, or after
-    /// [`patience`](Self::patience) without one. The period of `spec` is then not used.
+    /// [`timeout`](Self::patience) without one. The period of `spec` is then not used.
     pub wait: Option<Span>,
     /// How long an answer may take.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 /// A packet for the driver to send.
@@ -42,7 +42,7 @@ pub enum Transmit {
 
 /// What is known of a received datagram besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reception {
+pub struct PingReception {
     /// The best stamp of its arrival.
     pub stamp: Stamp,
     /// The program's own reading after it was received.
@@ -61,7 +61,7 @@ pub struct Reception {
 #[derive(Clone, Debug)]
 pub struct Pinger<P> {
     protocol: P,
-    plan: Plan,
+    plan: PingPlan,
     deadlines: Deadlines,
     state: PingerState,
     next: u32,
@@ -95,13 +95,13 @@ enum PingerState {
 impl<P: Protocol> Pinger<P> {
     /// A test that begins as soon as it is polled. Allocates its memory now: per request 64 bytes for the record and 16
     /// for the transmit stamps.
-    pub fn new(protocol: P, plan: Plan, stamps: Source) -> Pinger<P> {
+    pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
         let mut records = Recording::new(limit);
         records.reserve(packets.min(1 << 20) as usize);
         let mut sent = SentStamps::new(stamps);
-        if stamps != Source::User {
+        if stamps != StampSource::User {
             sent.reserve(packets.min(1 << 20) as usize);
             sent.reserve_entries(packets.min(1 << 20) as usize);
         }
@@ -188,7 +188,7 @@ impl<P: Protocol> Pinger<P> {
 
     fn finish_sending(&mut self, now: Tick) {
         self.state = PingerState::Draining;
-        self.until = Some(now.steady + self.plan.patience);
+        self.until = Some(now.steady + self.plan.timeout);
         self.protocol.all_sent(now.steady);
     }
 
@@ -294,7 +294,7 @@ impl<P: Protocol> Pinger<P> {
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
         if self.plan.wait.is_some() {
-            self.until = Some(now.steady + self.plan.patience);
+            self.until = Some(now.steady + self.plan.timeout);
         }
         match (self.deadlines.next(), self.start) {
             (Some(next), Some(start)) => self.due = start + next,
@@ -319,14 +319,14 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Handles a datagram received from the far host.
-    pub fn handle(&mut self, datagram: &[u8], meta: &Reception, now: Tick) {
+    pub fn handle(&mut self, datagram: &[u8], meta: &PingReception, now: Tick) {
         if meta.other_port && !self.any_port {
             self.not_answers.other_port += 1;
             return;
         }
         let received = self.protocol.receive(datagram, meta.read);
         match received {
-            Received::Reply(reply) => {
+            DatagramKind::Reply(reply) => {
                 if let Some(earlier) = reply.earlier {
                     self.amend(earlier);
                 }
@@ -342,10 +342,10 @@ impl<P: Protocol> Pinger<P> {
                     self.requests.note_far_window(seq, window);
                 }
                 let mut record = PacketRecord::new(seq.into());
-                record.set(Moment::Sent, Stamp { at: sent, source: Source::User });
+                record.set(Moment::Sent, Stamp { at: sent, source: StampSource::User });
                 for (moment, time) in [(Moment::Arrived, reply.arrived), (Moment::Answered, reply.answered)] {
                     if let Some(at) = time {
-                        record.set(moment, Stamp { at, source: Source::User });
+                        record.set(moment, Stamp { at, source: StampSource::User });
                     }
                 }
                 record.set(Moment::Returned, meta.stamp);
@@ -373,7 +373,7 @@ impl<P: Protocol> Pinger<P> {
                     }
                 }
             }
-            Received::Took { seq, took } => {
+            DatagramKind::Took { seq, took } => {
                 // Only the duration of the far host's processing is known. It is stored as the difference of two times
                 // in the middle of the round trip: they give the right round-trip and processing times, and no one-way
                 // delays (`Protocol::far_clock`).
@@ -385,20 +385,20 @@ impl<P: Protocol> Pinger<P> {
                     let half = |sent: WallTime| Span((returned - sent).0.saturating_sub(took.0) / 2);
                     if let Some(sent) = record.sent() {
                         let arrived = sent + half(sent);
-                        record.set(Moment::Arrived, Stamp { at: arrived, source: Source::User });
-                        record.set(Moment::Answered, Stamp { at: arrived + took, source: Source::User });
+                        record.set(Moment::Arrived, Stamp { at: arrived, source: StampSource::User });
+                        record.set(Moment::Answered, Stamp { at: arrived + took, source: StampSource::User });
                     }
                 }
             }
-            Received::Conversation | Received::OwnRequest => {}
-            Received::Foreign => self.not_answers.foreign += 1,
-            Received::Malformed => self.not_answers.malformed += 1,
-            Received::Forged => self.not_answers.forged += 1,
+            DatagramKind::Conversation | DatagramKind::OwnRequest => {}
+            DatagramKind::Foreign => self.not_answers.foreign += 1,
+            DatagramKind::Malformed => self.not_answers.malformed += 1,
+            DatagramKind::Forged => self.not_answers.forged += 1,
         }
     }
 
     /// An answer that is still open really left at another time than it says.
-    fn amend(&mut self, Departed { seq, stamp }: Departed) {
+    fn amend(&mut self, DepartureNotice { seq, stamp }: DepartureNotice) {
         let record = self.pending.iter_mut().rev().find(|r| r.seq == i64::from(seq));
         if let Some(record) = record.filter(|r| r.time(Moment::Answered).is_some()) {
             record.set(Moment::Answered, stamp);
@@ -430,9 +430,9 @@ impl<P: Protocol> Pinger<P> {
 
     /// The test's results: records in arrival order, their sent times replaced by kernel stamps where
     /// there are some, and the protocol.
-    pub fn finish_up(mut self) -> Outcome<P> {
+    pub fn finish_up(mut self) -> PingOutcome<P> {
         self.settle(0);
-        Outcome {
+        PingOutcome {
             spec: self.plan.spec.clone(),
             not_answers: self.not_answers(),
             records: self.records,
@@ -445,7 +445,7 @@ impl<P: Protocol> Pinger<P> {
 
 /// The results of a test.
 #[derive(Clone, Debug)]
-pub struct Outcome<P> {
+pub struct PingOutcome<P> {
     /// What was sent, and when: as planned, or as the far host granted it.
     pub spec: TestSpec,
     /// Answers in arrival order.

@@ -1,12 +1,12 @@
 //! Requests at a reflector, and why it may not answer.
 
-use crate::policy::Refusal;
+use crate::policy::PolicyRefusal;
 use core::net::SocketAddr;
 use jitlat_core::WallTime;
 
 /// How a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct RequestArrival {
     /// From where.
     pub from: SocketAddr,
     /// When, by this host's wall clock: the best stamp there is.
@@ -51,10 +51,10 @@ impl core::error::Error for Silence {}
 
 impl Silence {
     /// That of a refused connection.
-    pub fn of(why: &Refusal) -> Silence {
+    pub fn of(why: &PolicyRefusal) -> Silence {
         match why {
-            Refusal::Network | Refusal::Off => Silence::NotAllowed,
-            Refusal::Limit(_) | Refusal::WrongKeys(_) => Silence::Limited,
+            PolicyRefusal::Network | PolicyRefusal::Off => Silence::NotAllowed,
+            PolicyRefusal::Limit(_) | PolicyRefusal::WrongKeys(_) => Silence::Limited,
         }
     }
 

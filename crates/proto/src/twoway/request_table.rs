@@ -11,14 +11,14 @@ pub use jitlat_core::twoway::{Directions, LossRun};
 const MAX_ENTRIES: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RequestEntry {
     seq: u32,
     far_seq: u32,
     sent: i64,
     answers: u32,
 }
 
-const EMPTY: Entry = Entry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
+const EMPTY: RequestEntry = RequestEntry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 
 /// How an answer matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) enum AnswerMatch {
 /// The requests of one test and their answers. Memory is allocated once and does not depend on what is received.
 #[derive(Clone, Debug)]
 pub struct RequestTable {
-    entries: Box<[Entry]>,
+    entries: Box<[RequestEntry]>,
     sent: u64,
     answered: u64,
     far: FarCount,
@@ -65,7 +65,7 @@ impl RequestTable {
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
             self.settle(oldest as u32);
         }
-        self.entries[seq as usize & (room - 1)] = Entry { seq, sent: at.0, ..EMPTY };
+        self.entries[seq as usize & (room - 1)] = RequestEntry { seq, sent: at.0, ..EMPTY };
         self.sent = self.sent.max(u64::from(seq) + 1);
         self.far_window.sent(seq);
     }

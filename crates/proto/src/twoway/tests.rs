@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::lamp;
-use crate::twamp::{self, Mode, Sid, TestKeys};
-use crate::twoway::reflect::Arrival;
+use crate::twamp::{self, SecurityMode, Sid, TestKeys};
+use crate::twoway::reflect::RequestArrival;
 use crate::twoway::sim::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use crate::twoway::sim::{EPOCH, Far, tick};
 use jitlat_core::WallTime;
@@ -14,10 +14,10 @@ use jitlat_core::spec::{Direction, Schedule, Transport};
 /// How far the far clock is ahead of ours.
 const AHEAD: i64 = 250_000_000;
 
-fn plan(packets: u64, wait: Option<Span>) -> Plan {
+fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let period = Span::millis(10);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
-    Plan { spec: spec.unwrap(), wait, patience: Span::seconds(1) }
+    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1) }
 }
 
 /// What the path does to the k-th packet of one direction: copies, and how long each takes.
@@ -26,12 +26,12 @@ type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 /// Runs a test to its end and returns it with the virtual time it took.
 fn run<P: Protocol>(
     protocol: P,
-    plan: Plan,
+    plan: PingPlan,
     far: &mut Far,
     up: Path<'_>,
     down: Path<'_>,
-) -> (Outcome<P>, i64) {
-    let mut pinger = Pinger::new(protocol, plan, Source::User);
+) -> (PingOutcome<P>, i64) {
+    let mut pinger = Pinger::new(protocol, plan, StampSource::User);
     let mut flying: Vec<(i64, bool, Vec<u8>)> = Vec::new();
     let (mut now, mut ups, mut downs) = (0i64, 0, 0);
     for _ in 0..100_000 {
@@ -45,8 +45,8 @@ fn run<P: Protocol>(
                 }
             } else {
                 let at = WallTime(EPOCH + at);
-                let stamp = Stamp { at, source: Source::Kernel };
-                let meta = Reception {
+                let stamp = Stamp { at, source: StampSource::Kernel };
+                let meta = PingReception {
                     stamp,
                     read: at,
                     length: bytes.len(),
@@ -137,13 +137,13 @@ fn twamp_sessions_in_every_mode_over_a_bad_path() {
         _ => vec![1_000_000],
     };
     let down: Path<'_> = &|k| if k == 9 { vec![] } else { vec![1_000_000] };
-    for mode in Mode::ALL {
+    for mode in SecurityMode::ALL {
         let keys = twamp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
         let keys = TestKeys::new(mode, &keys, &Sid([3; 16]));
         let host = "192.0.2.1".parse().unwrap();
         let far = twamp::SessionReflector::new(mode, keys.clone(), host, Some(40_000));
         let size = twamp::sender::least_size(mode);
-        let sender = twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN);
+        let sender = twamp::TwampSender::new(mode, keys, size, ErrorEstimate::UNKNOWN);
         let (mut out, _) = run(sender, plan(20, None), &mut Far::Twamp(Box::new(far)), up, down);
         let (d, _) = out.requests.directions();
         assert_eq!((d.stateful, d.up_lost, d.down_lost, d.unknown_lost), (true, 2, 1, 0), "{mode}");
@@ -155,18 +155,18 @@ fn twamp_sessions_in_every_mode_over_a_bad_path() {
 
 #[test]
 fn lamp_ping_like_with_and_without_follow_up() {
-    for follow_up in [None, Some(lamp::FollowUp::Application), Some(lamp::FollowUp::Hardware)] {
-        let client = lamp_client(lamp::Mode::PingLike, follow_up);
+    for follow_up in [None, Some(lamp::LampFollowUp::Application), Some(lamp::LampFollowUp::Hardware)] {
+        let client = lamp_client(lamp::LampMode::PingLike, follow_up);
         let (out, _) = run(client, plan(6, None), &mut lamp_far(), PLAIN, PLAIN);
         assert_eq!((out.records.len(), out.not_answers), (6, NotAnswers::default()));
-        let accepted = follow_up == Some(lamp::FollowUp::Application);
+        let accepted = follow_up == Some(lamp::LampFollowUp::Application);
         for r in out.records.iter() {
             let processing = r.time(Moment::Answered).zip(r.arrived()).map(|(b, a)| b - a);
             assert_eq!(processing, accepted.then_some(Span(7000)));
         }
         use lamp::client::FollowUpState as F;
         let want = [F::Unasked, F::Accepted, F::Denied];
-        let k = follow_up.map_or(0, |f| if f == lamp::FollowUp::Application { 1 } else { 2 });
+        let k = follow_up.map_or(0, |f| if f == lamp::LampFollowUp::Application { 1 } else { 2 });
         assert_eq!(out.protocol.follow_up(), want[k]);
     }
 }
@@ -180,7 +180,7 @@ fn lamp_unidirectional_delivers_its_report_over_a_bad_path() {
         _ => vec![1_000_000],
     };
     let down: Path<'_> = &|k| if k == 1 { vec![] } else { vec![1_000_000] };
-    let client = lamp_client(lamp::Mode::Unidirectional, None);
+    let client = lamp_client(lamp::LampMode::Unidirectional, None);
     let (out, took) = run(client, plan(10, None), &mut lamp_far(), up, down);
     let report = out.protocol.report().expect("a report");
     assert_eq!((report.received, report.duplicates, report.out_of_order), (9, Some(1), 0));
@@ -190,8 +190,8 @@ fn lamp_unidirectional_delivers_its_report_over_a_bad_path() {
 
 #[test]
 fn lamp_without_a_server_fails_in_bounded_time() {
-    let client = lamp_client(lamp::Mode::PingLike, None);
-    let mut pinger = Pinger::new(client, plan(3, None), Source::User);
+    let client = lamp_client(lamp::LampMode::PingLike, None);
+    let mut pinger = Pinger::new(client, plan(3, None), StampSource::User);
     let (mut now, mut sent, mut out) = (0, 0, Vec::new());
     while let Some(due) = pinger.poll_timeout() {
         now = now.max(due.0);
@@ -209,7 +209,7 @@ fn lamp_survives_loss_of_anything_once() {
     for lost in 0..8 {
         let drop_one: Path<'_> = &move |k| if k == lost { vec![] } else { vec![1_000_000] };
         for (up, down) in [(drop_one, PLAIN), (PLAIN, drop_one)] {
-            let client = lamp_client(lamp::Mode::PingLike, Some(lamp::FollowUp::Application));
+            let client = lamp_client(lamp::LampMode::PingLike, Some(lamp::LampFollowUp::Application));
             let (out, took) = run(client, plan(3, None), &mut lamp_far(), up, down);
             assert!(out.records.len() >= 2 && took < 9_000_000_000, "{lost} {took}");
         }
@@ -218,11 +218,11 @@ fn lamp_survives_loss_of_anything_once() {
 
 #[test]
 fn lamp_sequence_numbers_wrap() {
-    let client = lamp_client(lamp::Mode::PingLike, None);
+    let client = lamp_client(lamp::LampMode::PingLike, None);
     let mut plan = plan(65_600, None);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 65_600, 80, Span(2_000_000), Schedule::Periodic);
     plan.spec = spec.unwrap();
-    let mut pinger = Pinger::new(client, plan, Source::User);
+    let mut pinger = Pinger::new(client, plan, StampSource::User);
     let mut server = lamp_far();
     let (mut now, mut out) = (0, Vec::new());
     while let Some(due) = pinger.poll_timeout() {
@@ -232,8 +232,8 @@ fn lamp_sequence_numbers_wrap() {
         if pinger.poll_transmit(tick(now), &mut out).is_some() {
             for answer in server.answer(&out, now, AHEAD) {
                 let at = WallTime(EPOCH + now + 10);
-                let stamp = Stamp { at, source: Source::User };
-                let meta = Reception {
+                let stamp = Stamp { at, source: StampSource::User };
+                let meta = PingReception {
                     stamp,
                     read: at,
                     length: answer.len(),
@@ -251,8 +251,8 @@ fn lamp_sequence_numbers_wrap() {
 }
 
 /// Every third answer comes from another port.
-fn with_other_ports(any: bool) -> Outcome<crate::stamp::Sender> {
-    let mut pinger = Pinger::new(stamp_sender(), plan(30, None), Source::User);
+fn with_other_ports(any: bool) -> PingOutcome<crate::stamp::StampSender> {
+    let mut pinger = Pinger::new(stamp_sender(), plan(30, None), StampSource::User);
     pinger.take_any_port(any);
     let mut far = stamp_far(9);
     let (mut now, mut out) = (0, Vec::new());
@@ -263,12 +263,13 @@ fn with_other_ports(any: bool) -> Outcome<crate::stamp::Sender> {
         let Some(Transmit::Request(seq)) = pinger.poll_transmit(tick(now), &mut out) else { continue };
         for answer in far.answer(&out, now, AHEAD) {
             let at = WallTime(EPOCH + now + 3000);
-            let stamp = Stamp { at, source: Source::User };
+            let stamp = Stamp { at, source: StampSource::User };
             let other_port = seq % 3 == 0;
-            let meta = Reception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
+            let meta =
+                PingReception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
             pinger.handle(&answer, &meta, tick(now + 3000));
             // No answer either way.
-            pinger.handle(b"no answer", &Reception { length: 9, ..meta }, tick(now + 3000));
+            pinger.handle(b"no answer", &PingReception { length: 9, ..meta }, tick(now + 3000));
         }
     }
     pinger.finish_up()
@@ -286,7 +287,8 @@ fn answers_from_another_port_count_where_they_are_taken() {
 
 #[test]
 fn answers_of_lamp_to_what_was_never_asked_are_counted() {
-    let mut pinger = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
+    let mut pinger =
+        Pinger::new(lamp_client(lamp::LampMode::PingLike, None), plan(5, None), StampSource::User);
     let mut server = lamp_far();
     let (mut now, mut out) = (0, Vec::new());
     while let Some(due) = pinger.poll_timeout() {
@@ -296,8 +298,8 @@ fn answers_of_lamp_to_what_was_never_asked_are_counted() {
         let Some(what) = pinger.poll_transmit(tick(now), &mut out) else { continue };
         for answer in server.answer(&out, now, AHEAD) {
             let at = WallTime(EPOCH + now + 3000);
-            let stamp = Stamp { at, source: Source::User };
-            let meta = Reception {
+            let stamp = Stamp { at, source: StampSource::User };
+            let meta = PingReception {
                 stamp,
                 read: at,
                 length: answer.len(),
@@ -307,9 +309,9 @@ fn answers_of_lamp_to_what_was_never_asked_are_counted() {
             };
             if matches!(what, Transmit::Request(_)) {
                 let mut strange = answer.clone();
-                let seq = lamp::Header::parse(&answer).unwrap().seq;
+                let seq = lamp::LampHeader::parse(&answer).unwrap().seq;
                 strange[4..6].copy_from_slice(&(seq + 9).to_be_bytes());
-                assert_eq!(lamp::Header::parse(&strange).unwrap().seq, seq + 9);
+                assert_eq!(lamp::LampHeader::parse(&strange).unwrap().seq, seq + 9);
                 pinger.handle(&strange, &meta, tick(now + 3000));
             }
             pinger.handle(&answer, &meta, tick(now + 3000));
@@ -321,7 +323,7 @@ fn answers_of_lamp_to_what_was_never_asked_are_counted() {
 
 #[test]
 fn an_interrupted_test_keeps_what_it_has() {
-    let mut pinger = Pinger::new(stamp_sender(), plan(100, None), Source::User);
+    let mut pinger = Pinger::new(stamp_sender(), plan(100, None), StampSource::User);
     let mut out = Vec::new();
     pinger.handle_timeout(tick(0));
     assert!(pinger.poll_transmit(tick(0), &mut out).is_some());
@@ -337,10 +339,10 @@ proptest::proptest! {
     fn foreign_bytes_at_any_time_are_counted_and_nothing_else(
         noise in proptest::collection::vec(proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80), 1..40)
     ) {
-        let mut lamp = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
+        let mut lamp = Pinger::new(lamp_client(lamp::LampMode::PingLike, None), plan(5, None), StampSource::User);
         let mut server = lamp::Server::new(lamp::ServerRules::default(), [7; 32]);
         let at = WallTime(EPOCH);
-        let stamp = Stamp { at, source: Source::User };
+        let stamp = Stamp { at, source: StampSource::User };
         let from = "192.0.2.1:40000".parse().unwrap();
         for (k, bytes) in noise.iter().enumerate() {
             let now = tick(k as i64 * 20_000_000);
@@ -349,12 +351,12 @@ proptest::proptest! {
                 let kind = 0xa0 | bytes[1] & 0xf;
                 bytes[..4].copy_from_slice(&[0xaa, kind, 0, 77]);
             }
-            let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None, other_port: false };
+            let meta = PingReception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None, other_port: false };
             lamp.handle(&bytes, &meta, now);
             lamp.handle_timeout(now);
             lamp.poll_transmit(now, &mut Vec::new());
             let mut out = Vec::new();
-            let arrival = Arrival { from, at, ttl: None, traffic_class: None };
+            let arrival = RequestArrival { from, at, ttl: None, traffic_class: None };
             let _ = server.handle(&bytes, &arrival, (), now, &mut out);
             proptest::prop_assert!(out.len() <= bytes.len());
             while server.poll_transmit(now, &mut out).is_some() {}

@@ -24,7 +24,7 @@ const INSIDE: f32 = WIDTH - 2.0 * EDGE;
 
 /// The layout of `first`: 760 units wide, as high as needed.
 pub fn card(first: &FirstScreen) -> Drawing {
-    let mut sheet = Sheet { frame: Vec::new(), labels: Vec::new(), y: EDGE };
+    let mut sheet = CardSheet { frame: Vec::new(), labels: Vec::new(), y: EDGE };
     sheet.heading(first);
     let shown = if first.leads.len() > LEADS { LEADS - 1 } else { first.leads.len() };
     first.leads[..shown].iter().for_each(|(of, text)| sheet.lead(*of, text));
@@ -60,13 +60,13 @@ pub fn card(first: &FirstScreen) -> Drawing {
 }
 
 /// The shapes so far, and the upper edge of what comes next.
-struct Sheet {
+struct CardSheet {
     frame: Vec<Shape>,
     labels: Vec<Shape>,
     y: f32,
 }
 
-impl Sheet {
+impl CardSheet {
     fn text(&mut self, text: &str, x: f32, y: f32, size: f32, anchor: Anchor, fill: Paint) {
         let text = TextBox { text: text.to_owned(), x, y, size, anchor, upright: false, fill };
         self.labels.push(Shape::Text(text));
@@ -163,7 +163,8 @@ impl Sheet {
         }
         let head = first.heads.iter().map(|head| (head.clone(), None)).collect();
         let shown = if first.lines.len() > LINES { LINES - 1 } else { first.lines.len() };
-        let lines: Vec<Cells> = std::iter::once(head).chain(first.lines[..shown].iter().cloned()).collect();
+        let lines: Vec<CardCells> =
+            std::iter::once(head).chain(first.lines[..shown].iter().cloned()).collect();
         let all: f32 = widths(&lines, NAME).iter().sum();
         let lines = if all <= INSIDE { lines } else { turned(&lines) };
         // Names are cut where there is no room for them.
@@ -236,11 +237,11 @@ impl Sheet {
 /// Width of the name of a line that it may always have.
 const NAME: f32 = 190.0;
 
-type Cells = Vec<(String, Option<Level>)>;
+type CardCells = Vec<(String, Option<Level>)>;
 
 /// The width of each column, with the distance to the one before it; of the names `name` at most. A column without any
 /// text has none.
-fn widths(lines: &[Cells], name: f32) -> Vec<f32> {
+fn widths(lines: &[CardCells], name: f32) -> Vec<f32> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |c: usize| {
         let of = lines.iter().filter_map(|cells| cells.get(c));
@@ -254,7 +255,7 @@ fn widths(lines: &[Cells], name: f32) -> Vec<f32> {
     (0..columns).map(width).collect()
 }
 
-fn turned(lines: &[Cells]) -> Vec<Cells> {
+fn turned(lines: &[CardCells]) -> Vec<CardCells> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     (0..columns).map(|c| lines.iter().filter_map(|cells| cells.get(c).cloned()).collect()).collect()
 }

@@ -39,11 +39,11 @@ pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
 /// A closed curve: points that lie on it, and between them control points of quadratic curves. Between two control points in a row
 /// there is one on the curve, halfway.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Contour(pub Vec<Point>);
+pub struct Contour(pub Vec<ContourPoint>);
 
 /// A point of a [`Contour`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub struct ContourPoint {
     pub x: f32,
     pub y: f32,
     /// Whether the curve goes through it.
@@ -101,7 +101,7 @@ impl Face {
     /// Appends the outline of a glyph, in font units with y up, moved by `by`. A glyph that is not as expected has none.
     fn outline(&self, glyph: u16, by: (i16, i16), nesting: u8, out: &mut Vec<Contour>) -> Option<()> {
         let [from, to] = *self.offsets.get(usize::from(glyph)..)?.first_chunk()?;
-        let mut bytes = Bytes(self.glyf.get(from..to)?);
+        let mut bytes = FontBytes(self.glyf.get(from..to)?);
         let contours = bytes.i16()?;
         // The bounding box.
         bytes.skip(8)?;
@@ -112,7 +112,13 @@ impl Face {
     }
 
     /// Appends the outline of a glyph that is made of others.
-    fn composite(&self, mut bytes: Bytes, by: (i16, i16), nesting: u8, out: &mut Vec<Contour>) -> Option<()> {
+    fn composite(
+        &self,
+        mut bytes: FontBytes,
+        by: (i16, i16),
+        nesting: u8,
+        out: &mut Vec<Contour>,
+    ) -> Option<()> {
         const WORDS: u16 = 1;
         const OFFSETS: u16 = 2;
         const SCALED: u16 = 0x08 | 0x40 | 0x80;
@@ -147,7 +153,7 @@ fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
 }
 
 /// Appends the contours of a glyph that has its own.
-fn simple(mut bytes: Bytes, contours: usize, by: (i16, i16), out: &mut Vec<Contour>) -> Option<()> {
+fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<Contour>) -> Option<()> {
     const ON_CURVE: u8 = 1;
     const REPEATED: u8 = 8;
     let ends = (0..contours).map(|_| bytes.u16().map(usize::from)).collect::<Option<Vec<_>>>()?;
@@ -162,7 +168,8 @@ fn simple(mut bytes: Bytes, contours: usize, by: (i16, i16), out: &mut Vec<Conto
     }
     let xs = coordinates(&mut bytes, &flags, by.0, (0x02, 0x10))?;
     let ys = coordinates(&mut bytes, &flags, by.1, (0x04, 0x20))?;
-    let point = |k: usize| Point { x: xs[k].into(), y: ys[k].into(), on_curve: flags[k] & ON_CURVE != 0 };
+    let point =
+        |k: usize| ContourPoint { x: xs[k].into(), y: ys[k].into(), on_curve: flags[k] & ON_CURVE != 0 };
     let mut from = 0;
     for end in ends {
         out.push(Contour((from..=end).map(point).collect()));
@@ -172,7 +179,7 @@ fn simple(mut bytes: Bytes, contours: usize, by: (i16, i16), out: &mut Vec<Conto
 }
 
 /// One coordinate of every point, from differences of no, one or two bytes; `same` is the sign of one byte.
-fn coordinates(bytes: &mut Bytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
+fn coordinates(bytes: &mut FontBytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
     let mut at = start;
     let each = flags.iter().map(|flag| {
         let difference = match (flag & short != 0, flag & same != 0) {
@@ -196,9 +203,9 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Bytes that are left to read.
-struct Bytes(&'static [u8]);
+struct FontBytes(&'static [u8]);
 
-impl Bytes {
+impl FontBytes {
     fn skip(&mut self, n: usize) -> Option<()> {
         self.0 = self.0.get(n..)?;
         Some(())
@@ -250,7 +257,7 @@ mod tests {
             let bound = |k: usize| f32::from(u16_at(bounds, 2 * k).unwrap().cast_signed());
             let on = || contours.iter().flat_map(|c| &c.0);
             let extreme =
-                |of: fn(&Point) -> f32, pick: fn(f32, f32) -> f32| on().map(of).reduce(pick).unwrap();
+                |of: fn(&ContourPoint) -> f32, pick: fn(f32, f32) -> f32| on().map(of).reduce(pick).unwrap();
             let found = [
                 extreme(|p| p.x, f32::min),
                 extreme(|p| p.y, f32::min),

@@ -6,8 +6,8 @@
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
 use crate::figure::{
-    Axis, Bound, Density, Figure, HistogramRow, Mark, MeanRow, Overflow, Scale, Series, SpreadRow, Tick,
-    Tone, group_thousands,
+    Axis, AxisOverflow, AxisScale, AxisTick, Bound, DensityCells, Figure, HistogramRow, Mark, MarkSeries,
+    MeanRow, SpreadRow, Tone, group_thousands,
 };
 
 pub(super) const WIDTH: f32 = 760.0;
@@ -179,7 +179,7 @@ pub struct Drawing {
 
 /// Computes the layout of `figure`.
 pub fn layout(figure: &Figure) -> Drawing {
-    let mut sheet = Sheet { frame: Vec::new(), data: Vec::new(), labels: Vec::new() };
+    let mut sheet = FigureSheet { frame: Vec::new(), data: Vec::new(), labels: Vec::new() };
     let mut top = sheet.heading(figure);
     top = sheet.legend(figure, top);
     let ruled = figure.series.iter().any(|s| matches!(s.mark, Mark::Rule { .. }));
@@ -225,13 +225,13 @@ fn data_area(figure: &Figure, plot: Rect) -> Rect {
 }
 
 /// The shapes collected so far.
-struct Sheet {
+struct FigureSheet {
     frame: Vec<Shape>,
     data: Vec<Shape>,
     labels: Vec<Shape>,
 }
 
-impl Sheet {
+impl FigureSheet {
     fn text(&mut self, text: &str, x: f32, y: f32, size: f32, anchor: Anchor, fill: Paint) {
         let text = TextBox { text: text.to_owned(), x, y, size, anchor, upright: false, fill };
         self.labels.push(Shape::Text(text));
@@ -256,7 +256,7 @@ impl Sheet {
     /// The legend in rows that wrap, left to right. A single or unnamed series needs none.
     fn legend(&mut self, figure: &Figure, top: f32) -> f32 {
         const KEY: f32 = 22.0;
-        let named: Vec<&Series> = figure.legend().collect();
+        let named: Vec<&MarkSeries> = figure.legend().collect();
         if named.is_empty() {
             return top;
         }
@@ -288,7 +288,8 @@ impl Sheet {
         let rows = rows.map(|(ticks, _)| ticks);
         let left_ticks = rows.clone().unwrap_or_else(|| figure.y.ticks(6));
         let right_ticks = figure.right.as_ref().map(|a| a.ticks(6)).unwrap_or_default();
-        let widest = |ticks: &[Tick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
+        let widest =
+            |ticks: &[AxisTick]| ticks.iter().map(|t| font::width(&t.label, LABEL)).fold(0.0, f32::max);
         let title = LINE + 4.0;
         let y_title = if rows.is_some() { 0.0 } else { title };
         // A label may extend beyond either end of the horizontal axis.
@@ -352,7 +353,7 @@ impl Sheet {
     }
 
     /// The bar for packets beyond the axis, separate from the others, with its count above it.
-    fn overflow(&mut self, overflow: &Overflow, panel: &Panel<'_>, plot: Rect) {
+    fn overflow(&mut self, overflow: &AxisOverflow, panel: &Panel<'_>, plot: Rect) {
         let area = panel.plot;
         let x = area.x + area.w;
         self.frame.push(Shape::Path {
@@ -390,7 +391,7 @@ struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    fn place(&self, series: &Series, (x, y): (f64, f64)) -> (f32, f32) {
+    fn place(&self, series: &MarkSeries, (x, y): (f64, f64)) -> (f32, f32) {
         let axis = self.figure.right.as_ref().filter(|_| series.on_right).unwrap_or(&self.figure.y);
         let at = |p: f64| p.clamp(-2.0, 3.0) as f32;
         let (px, py) = (at(self.figure.x.position(x)), at(axis.position(y)));
@@ -398,7 +399,7 @@ impl Panel<'_> {
     }
 
     /// Draws `series`; a rug is the `rugs`-th from the top.
-    fn series(&self, series: &Series, rugs: usize, out: &mut Vec<Shape>) {
+    fn series(&self, series: &MarkSeries, rugs: usize, out: &mut Vec<Shape>) {
         let color = ink(series.tone);
         let stroke = paint(color, 1.0);
         match &series.mark {
@@ -412,8 +413,8 @@ impl Panel<'_> {
             }
             Mark::Stems { points } => {
                 let half = match self.figure.x.scale {
-                    Scale::Linear => 0.36,
-                    Scale::Log => 0.0,
+                    AxisScale::Linear => 0.36,
+                    AxisScale::Log => 0.0,
                 };
                 let rects = points.iter().map(|(x, h)| self.bar(series, x - half, x + half, *h, 0.0));
                 out.push(Shape::Rects { rects: rects.collect(), fill: paint(color, 0.8) });
@@ -476,7 +477,7 @@ impl Panel<'_> {
         }
     }
 
-    fn error_bar(&self, series: &Series, b: &Bound, stroke: Paint, out: &mut Vec<Shape>) {
+    fn error_bar(&self, series: &MarkSeries, b: &Bound, stroke: Paint, out: &mut Vec<Shape>) {
         let [low, high] = [b.low, b.high].map(|v| self.place(series, (b.at, v)));
         out.push(line([low, high], stroke, 1.4));
         for (x, y) in [low, high] {
@@ -506,7 +507,7 @@ impl Panel<'_> {
 
     /// A bar from the bottom of the axis to `height`, at least two units wide and one high, so that a single packet is
     /// visible.
-    fn bar(&self, series: &Series, from: f64, to: f64, height: f64, gap: f32) -> Rect {
+    fn bar(&self, series: &MarkSeries, from: f64, to: f64, height: f64, gap: f32) -> Rect {
         let foot = self.plot.y + self.plot.h;
         let ((left, top), (right, _)) =
             (self.place(series, (from, height)), self.place(series, (to, height)));
@@ -517,8 +518,8 @@ impl Panel<'_> {
         Rect { x: (left + right - w) / 2.0, y: top, w, h: foot - top }
     }
 
-    fn cells(&self, series: &Series, density: &Density, ink: Ink) -> Shape {
-        let Density { x0, dx, columns, y0, dy, rows, cells } = density;
+    fn cells(&self, series: &MarkSeries, density: &DensityCells, ink: Ink) -> Shape {
+        let DensityCells { x0, dx, columns, y0, dy, rows, cells } = density;
         let (left, bottom) = self.place(series, (*x0, *y0));
         let far = (x0 + dx * *columns as f64, y0 + dy * *rows as f64);
         let (right, top) = self.place(series, far);
@@ -582,9 +583,12 @@ fn row_middle(height: f32, i: usize) -> f32 {
 }
 
 /// The names of the rows; positions are in drawing units from the top.
-fn row_ticks<'a>(height: f32, names: impl Iterator<Item = &'a str>) -> Vec<Tick> {
+fn row_ticks<'a>(height: f32, names: impl Iterator<Item = &'a str>) -> Vec<AxisTick> {
     let label = |name: &str| shortened(name, LABEL, 220.0);
-    names.enumerate().map(|(i, name)| Tick { at: row_middle(height, i).into(), label: label(name) }).collect()
+    names
+        .enumerate()
+        .map(|(i, name)| AxisTick { at: row_middle(height, i).into(), label: label(name) })
+        .collect()
 }
 
 /// Opacity of a cell: logarithmic, so that both a single packet and the densest cell are visible.
@@ -594,18 +598,18 @@ fn level(count: f32, most: f32) -> u8 {
 }
 
 /// Horizontal ticks whose labels do not overlap.
-fn fitting(axis: &Axis, width: f32) -> Vec<Tick> {
+fn fitting(axis: &Axis, width: f32) -> Vec<AxisTick> {
     if !axis.names.is_empty() {
         // A name that were left out could not be guessed: each is shortened to its place.
         let room = width / axis.names.len() as f32 - 6.0;
-        let short = |t: Tick| Tick { label: shortened(&t.label, LABEL, room), ..t };
+        let short = |t: AxisTick| AxisTick { label: shortened(&t.label, LABEL, room), ..t };
         return axis.ticks(0).into_iter().map(short).collect();
     }
     for most in (2..=9).rev() {
         let ticks = axis.ticks(most);
-        let fits = |pair: &[Tick]| {
+        let fits = |pair: &[AxisTick]| {
             let apart = (axis.position(pair[1].at) - axis.position(pair[0].at)) as f32 * width;
-            let half = |t: &Tick| font::width(&t.label, LABEL) / 2.0;
+            let half = |t: &AxisTick| font::width(&t.label, LABEL) / 2.0;
             apart > half(&pair[0]) + half(&pair[1]) + 12.0
         };
         if ticks.windows(2).all(fits) {
@@ -622,7 +626,7 @@ fn staircase(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
 }
 
 /// The legend symbol of a series.
-fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
+fn key(series: &MarkSeries, x: f32, y: f32, w: f32) -> Vec<Shape> {
     let color = ink(series.tone);
     match &series.mark {
         Mark::Line { dashed, .. } => {

@@ -1,7 +1,7 @@
 //! Writes a drawing as PNG.
 
 use super::DrawError;
-use super::font::{self, Contour, Point};
+use super::font::{self, Contour, ContourPoint};
 use super::layout::{Anchor, Drawing, Rect, Shape, TextBox};
 use super::palette::{Ink, PAPER_TEXT, Paint as Tint};
 use tiny_skia::{
@@ -16,7 +16,7 @@ pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
         return Err(bad());
     }
     let (w, h) = ((drawing.width * scale).round() as u32, (drawing.height * scale).round() as u32);
-    let mut canvas = Canvas {
+    let mut canvas = PixelCanvas {
         pixels: Pixmap::new(w, h).ok_or_else(bad)?,
         to_pixels: Transform::from_scale(scale, scale),
         clip: None,
@@ -45,13 +45,13 @@ fn cells_pixmap(columns: usize, rows: usize, levels: &[u8], rgb: u32) -> Option<
     Some(pixels)
 }
 
-struct Canvas {
+struct PixelCanvas {
     pixels: Pixmap,
     to_pixels: Transform,
     clip: Option<Mask>,
 }
 
-impl Canvas {
+impl PixelCanvas {
     fn mask(&self, r: Rect) -> Option<Mask> {
         let mut mask = Mask::new(self.pixels.width(), self.pixels.height())?;
         let path = PathBuilder::from_rect(tiny_skia::Rect::from_xywh(r.x, r.y, r.w, r.h)?);
@@ -158,7 +158,7 @@ fn tint(t: Tint) -> Paint<'static> {
 /// Adds a closed curve, moved to the right by `shift`.
 fn trace(path: &mut PathBuilder, contour: &Contour, shift: f32) {
     let points = &contour.0;
-    let halfway = |a: &Point, b: &Point| ((a.x + b.x) / 2.0 + shift, (a.y + b.y) / 2.0);
+    let halfway = |a: &ContourPoint, b: &ContourPoint| ((a.x + b.x) / 2.0 + shift, (a.y + b.y) / 2.0);
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
     let start = match (first.on_curve, last.on_curve) {
         (true, _) => (first.x + shift, first.y),

@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Writes `drawing`.
 pub fn write(drawing: &Drawing, theme: Theme) -> String {
     let (w, h) = (drawing.width, drawing.height);
-    let mut out = Out { text: String::new(), theme };
+    let mut out = SvgWriter { text: String::new(), theme };
     let id = escape(&drawing.id);
     out.push(&format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-labelledby="{id}-t {id}-d" font-family="{}">"#,
@@ -46,7 +46,7 @@ pub fn write(drawing: &Drawing, theme: Theme) -> String {
     out.text
 }
 
-struct Out {
+struct SvgWriter {
     text: String,
     theme: Theme,
 }
@@ -57,7 +57,7 @@ fn n(v: f32) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-impl Out {
+impl SvgWriter {
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }

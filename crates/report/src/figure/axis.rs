@@ -5,7 +5,7 @@ use serde::Serialize;
 /// What an axis measures; determines how its numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unit {
+pub enum AxisUnit {
     /// Nanoseconds, written in ns, µs, ms or s.
     Time,
     /// Nanoseconds since the start, written in ms, s, min or h.
@@ -21,7 +21,7 @@ pub enum Unit {
 /// How positions depend on values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scale {
+pub enum AxisScale {
     /// Equal distances for equal differences.
     Linear,
     /// Equal distances for equal ratios.
@@ -34,9 +34,9 @@ pub struct Axis {
     /// What is measured, e.g. `latency`.
     pub quantity: String,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: AxisUnit,
     /// Its scale.
-    pub scale: Scale,
+    pub scale: AxisScale,
     /// The lower end, in base units.
     pub lo: f64,
     /// The upper end, greater than `lo`.
@@ -51,7 +51,7 @@ pub struct Axis {
 
 /// A labelled position on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tick {
+pub struct AxisTick {
     /// Its position, in base units.
     pub at: f64,
     /// The label.
@@ -59,58 +59,68 @@ pub struct Tick {
 }
 
 /// A unit's name and its size in base units.
-type Named = (&'static str, f64);
+type NamedUnit = (&'static str, f64);
 
-const TIME: [Named; 4] = [("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-const ELAPSED: [Named; 4] = [("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
+const TIME: [NamedUnit; 4] = [("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+const ELAPSED: [NamedUnit; 4] = [("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
 
 impl Axis {
     /// A linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
-    pub fn linear(quantity: impl Into<String>, unit: Unit, lo: f64, hi: f64) -> Axis {
+    pub fn linear(quantity: impl Into<String>, unit: AxisUnit, lo: f64, hi: f64) -> Axis {
         let (lo, hi) = if lo.is_finite() && hi.is_finite() { (lo, hi) } else { (0.0, 1.0) };
         // A range that vanishes in the rounding of its ends cannot be drawn either.
         let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
         let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
-        let origin = if unit == Unit::Time { origin(lo, hi) } else { 0.0 };
-        Axis { quantity: quantity.into(), unit, scale: Scale::Linear, lo, hi, origin, names: Vec::new() }
+        let origin = if unit == AxisUnit::Time { origin(lo, hi) } else { 0.0 };
+        Axis { quantity: quantity.into(), unit, scale: AxisScale::Linear, lo, hi, origin, names: Vec::new() }
     }
 
     /// A logarithmic axis over `lo…hi`, both positive.
-    pub fn log(quantity: impl Into<String>, unit: Unit, lo: f64, hi: f64) -> Axis {
+    pub fn log(quantity: impl Into<String>, unit: AxisUnit, lo: f64, hi: f64) -> Axis {
         let lo = if lo > 0.0 && lo.is_finite() { lo } else { 0.5 };
         let hi = if hi > lo && hi.is_finite() { hi } else { lo * 10.0 };
-        Axis { quantity: quantity.into(), unit, scale: Scale::Log, lo, hi, origin: 0.0, names: Vec::new() }
+        Axis {
+            quantity: quantity.into(),
+            unit,
+            scale: AxisScale::Log,
+            lo,
+            hi,
+            origin: 0.0,
+            names: Vec::new(),
+        }
     }
 
     /// An axis of `names`, at equal distances.
     pub fn names(quantity: impl Into<String>, names: Vec<String>) -> Axis {
         let end = names.len() as f64 - 0.5;
-        Axis { names, ..Axis::linear(quantity, Unit::Plain, -0.5, end) }
+        Axis { names, ..Axis::linear(quantity, AxisUnit::Plain, -0.5, end) }
     }
 
     /// A count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
     /// single packets would be invisible.
     pub fn counts(quantity: &str, min_nonzero: f64, max: f64) -> Axis {
         if max > 100.0 * min_nonzero.max(1.0) {
-            return Axis::log(format!("{quantity}, log scale"), Unit::Count, 0.5, max * 1.6);
+            return Axis::log(format!("{quantity}, log scale"), AxisUnit::Count, 0.5, max * 1.6);
         }
-        Axis::linear(quantity, Unit::Count, 0.0, (max * 1.06).max(1.0))
+        Axis::linear(quantity, AxisUnit::Count, 0.0, (max * 1.06).max(1.0))
     }
 
     /// Position of `v` between the ends: 0 at `lo`, 1 at `hi`; outside of 0…1 for values beyond them.
     pub fn position(&self, v: f64) -> f64 {
         match self.scale {
-            Scale::Linear => (v - self.lo) / (self.hi - self.lo),
-            Scale::Log => (v.max(f64::MIN_POSITIVE) / self.lo).ln() / (self.hi / self.lo).ln(),
+            AxisScale::Linear => (v - self.lo) / (self.hi - self.lo),
+            AxisScale::Log => (v.max(f64::MIN_POSITIVE) / self.lo).ln() / (self.hi / self.lo).ln(),
         }
     }
 
     /// The name of the unit of its labels; `None` if each label has its own.
     pub fn unit_name(&self) -> Option<&'static str> {
         match (self.unit, self.scale) {
-            (Unit::Time | Unit::Elapsed, Scale::Log) | (Unit::Count | Unit::Plain, _) => None,
-            (Unit::Time | Unit::Elapsed, Scale::Linear) => Some(self.named().0),
-            (Unit::Share, _) => Some("%"),
+            (AxisUnit::Time | AxisUnit::Elapsed, AxisScale::Log) | (AxisUnit::Count | AxisUnit::Plain, _) => {
+                None
+            }
+            (AxisUnit::Time | AxisUnit::Elapsed, AxisScale::Linear) => Some(self.named().0),
+            (AxisUnit::Share, _) => Some("%"),
         }
     }
 
@@ -129,34 +139,34 @@ impl Axis {
     /// At most `most` labelled positions, on round numbers.
     ///
     /// All names, where there are names.
-    pub fn ticks(&self, most: usize) -> Vec<Tick> {
+    pub fn ticks(&self, most: usize) -> Vec<AxisTick> {
         if !self.names.is_empty() {
-            let named = |(k, label): (usize, &String)| Tick { at: k as f64, label: label.clone() };
+            let named = |(k, label): (usize, &String)| AxisTick { at: k as f64, label: label.clone() };
             return self.names.iter().enumerate().map(named).collect();
         }
         match self.scale {
-            Scale::Linear => self.linear_ticks(most.max(2)),
-            Scale::Log => self.log_ticks(most.max(2)),
+            AxisScale::Linear => self.linear_ticks(most.max(2)),
+            AxisScale::Log => self.log_ticks(most.max(2)),
         }
     }
 
-    fn named(&self) -> Named {
+    fn named(&self) -> NamedUnit {
         let size = (self.lo - self.origin).abs().max((self.hi - self.origin).abs());
-        let pick = |units: &[Named; 4], least: f64| {
+        let pick = |units: &[NamedUnit; 4], least: f64| {
             units.iter().rev().find(|(_, u)| size >= least * u).copied().unwrap_or(units[0])
         };
         match self.unit {
-            Unit::Time => pick(&TIME, 1.0),
-            Unit::Elapsed => pick(&ELAPSED, 3.0),
-            Unit::Share => ("%", 0.01),
-            Unit::Count | Unit::Plain => ("", 1.0),
+            AxisUnit::Time => pick(&TIME, 1.0),
+            AxisUnit::Elapsed => pick(&ELAPSED, 3.0),
+            AxisUnit::Share => ("%", 0.01),
+            AxisUnit::Count | AxisUnit::Plain => ("", 1.0),
         }
     }
 
-    fn linear_ticks(&self, most: usize) -> Vec<Tick> {
+    fn linear_ticks(&self, most: usize) -> Vec<AxisTick> {
         let (_, factor) = self.named();
         let (lo, hi) = ((self.lo - self.origin) / factor, (self.hi - self.origin) / factor);
-        let step = round_step((hi - lo) / most as f64, self.unit == Unit::Count);
+        let step = round_step((hi - lo) / most as f64, self.unit == AxisUnit::Count);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let slack = step * 1e-6;
         let (first, last) = (((lo - slack) / step).ceil(), ((hi + slack) / step).floor());
@@ -167,12 +177,12 @@ impl Axis {
                 // Adding zero turns −0 into 0.
                 let text = format!("{:.decimals$}", v + 0.0);
                 let text = if text.trim_matches(['-', '0', '.']).is_empty() { "0".into() } else { text };
-                Tick { at, label: minus(&group_thousands(&text)) }
+                AxisTick { at, label: minus(&group_thousands(&text)) }
             })
             .collect()
     }
 
-    fn log_ticks(&self, most: usize) -> Vec<Tick> {
+    fn log_ticks(&self, most: usize) -> Vec<AxisTick> {
         let decades = (self.hi / self.lo).log10();
         let within: &[f64] = if decades <= 1.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let every = (decades / most as f64).ceil().max(1.0) as i32;
@@ -181,34 +191,34 @@ impl Axis {
             .filter(|e| e.rem_euclid(every) == 0)
             .flat_map(|e| within.iter().map(move |m| m * 10f64.powi(e)))
             .filter(|v| (self.lo * 0.999_999..=self.hi * 1.000_001).contains(v))
-            .map(|at| Tick { at, label: self.log_label(at) })
+            .map(|at| AxisTick { at, label: self.log_label(at) })
             .collect()
     }
 
     fn log_label(&self, v: f64) -> String {
         match self.unit {
-            Unit::Time | Unit::Elapsed => {
+            AxisUnit::Time | AxisUnit::Elapsed => {
                 let (name, factor) = TIME.iter().rev().find(|(_, u)| v >= 0.999 * u).unwrap_or(&TIME[0]);
                 format!("{} {name}", group_thousands(&short(v / factor)))
             }
-            Unit::Share => short(v * 100.0),
-            Unit::Count | Unit::Plain => group_thousands(&short(v)),
+            AxisUnit::Share => short(v * 100.0),
+            AxisUnit::Count | AxisUnit::Plain => group_thousands(&short(v)),
         }
     }
 }
 
 /// A value with its unit: four significant digits, as on the console.
-pub fn value_label(unit: Unit, v: f64) -> String {
+pub fn value_label(unit: AxisUnit, v: f64) -> String {
     let significant = |x: f64| {
         let whole = if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
         format!("{x:.*}", (4 - whole.max(1)).max(0) as usize)
     };
     let text = match unit {
-        Unit::Time | Unit::Elapsed if v.abs() < 1000.0 => format!("{v:.0} ns"),
-        Unit::Time | Unit::Elapsed => jitlat_core::units::eng4_f64(v).replace("us", "µs"),
-        Unit::Count => group_thousands(&format!("{v:.0}")),
-        Unit::Share => format!("{} %", percent(v)),
-        Unit::Plain => significant(v),
+        AxisUnit::Time | AxisUnit::Elapsed if v.abs() < 1000.0 => format!("{v:.0} ns"),
+        AxisUnit::Time | AxisUnit::Elapsed => jitlat_core::units::eng4_f64(v).replace("us", "µs"),
+        AxisUnit::Count => group_thousands(&format!("{v:.0}")),
+        AxisUnit::Share => format!("{} %", percent(v)),
+        AxisUnit::Plain => significant(v),
     };
     minus(&text)
 }
@@ -264,12 +274,12 @@ pub(super) fn exact(ns: f64) -> String {
 }
 
 /// A range around a single value.
-fn widened(v: f64, unit: Unit) -> (f64, f64) {
+fn widened(v: f64, unit: AxisUnit) -> (f64, f64) {
     let least = v.abs() * 1e-9;
     match unit {
-        Unit::Count | Unit::Share => (v, v + least.max(1.0)),
-        Unit::Plain => (v - least.max(0.5), v + least.max(0.5)),
-        Unit::Time | Unit::Elapsed => (v - least.max(500.0), v + least.max(500.0)),
+        AxisUnit::Count | AxisUnit::Share => (v, v + least.max(1.0)),
+        AxisUnit::Plain => (v - least.max(0.5), v + least.max(0.5)),
+        AxisUnit::Time | AxisUnit::Elapsed => (v - least.max(500.0), v + least.max(500.0)),
     }
 }
 
@@ -302,56 +312,56 @@ mod tests {
 
     #[test]
     fn the_unit_follows_the_range() {
-        let axis = Axis::linear("latency", Unit::Time, 0.0, 267_000.0);
+        let axis = Axis::linear("latency", AxisUnit::Time, 0.0, 267_000.0);
         assert_eq!(axis.title(), "latency (µs)");
         assert_eq!(labels(&axis), ["0", "50", "100", "150", "200", "250"]);
-        let axis = Axis::linear("latency", Unit::Time, 0.0, 5.077e9);
+        let axis = Axis::linear("latency", AxisUnit::Time, 0.0, 5.077e9);
         assert_eq!((axis.title().as_str(), labels(&axis).len()), ("latency (s)", 6));
-        let run = Axis::linear("time", Unit::Elapsed, 0.0, 1200e9);
+        let run = Axis::linear("time", AxisUnit::Elapsed, 0.0, 1200e9);
         assert_eq!(run.title(), "time (min)");
     }
 
     #[test]
     fn a_small_spread_on_a_large_delay_keeps_its_digits() {
-        let axis = Axis::linear("latency", Unit::Time, 32.955_267e9, 32.955_534e9);
+        let axis = Axis::linear("latency", AxisUnit::Time, 32.955_267e9, 32.955_534e9);
         assert_eq!(axis.title(), "latency − 32.955 s (µs)");
         assert_eq!(labels(&axis), ["300", "350", "400", "450", "500"]);
     }
 
     #[test]
     fn ticks_are_whole_for_counts_and_signed_with_a_minus() {
-        assert_eq!(labels(&Axis::linear("runs", Unit::Count, 0.0, 3.0)), ["0", "1", "2", "3"]);
-        let axis = Axis::linear("packets", Unit::Count, 0.0, 40_000.0);
+        assert_eq!(labels(&Axis::linear("runs", AxisUnit::Count, 0.0, 3.0)), ["0", "1", "2", "3"]);
+        let axis = Axis::linear("packets", AxisUnit::Count, 0.0, 40_000.0);
         assert_eq!(labels(&axis)[1], "10\u{202f}000");
-        let axis = Axis::linear("IPDV", Unit::Time, -2e6, 2e6);
+        let axis = Axis::linear("IPDV", AxisUnit::Time, -2e6, 2e6);
         assert_eq!(labels(&axis), ["−2", "−1", "0", "1", "2"]);
     }
 
     #[test]
     fn a_log_axis_names_the_unit_on_each_label() {
-        let axis = Axis::log("PDV", Unit::Time, 1e3, 1e9);
+        let axis = Axis::log("PDV", AxisUnit::Time, 1e3, 1e9);
         assert_eq!(axis.title(), "PDV");
         assert_eq!(labels(&axis)[..2], ["1 µs", "10 µs"]);
-        let axis = Axis::log("runs", Unit::Count, 0.5, 800.0);
+        let axis = Axis::log("runs", AxisUnit::Count, 0.5, 800.0);
         assert_eq!(labels(&axis), ["1", "10", "100"]);
     }
 
     #[test]
     fn values_read_as_the_console_writes_them() {
-        assert_eq!(value_label(Unit::Time, 2_871_000.0), "2.871 ms");
-        assert_eq!(value_label(Unit::Time, -80_000.0), "−80.00 µs");
-        assert_eq!(value_label(Unit::Time, 42.0), "42 ns");
-        assert_eq!(value_label(Unit::Share, 0.0393333), "3.93 %");
-        assert_eq!(value_label(Unit::Count, 1_234_567.0), "1\u{202f}234\u{202f}567");
+        assert_eq!(value_label(AxisUnit::Time, 2_871_000.0), "2.871 ms");
+        assert_eq!(value_label(AxisUnit::Time, -80_000.0), "−80.00 µs");
+        assert_eq!(value_label(AxisUnit::Time, 42.0), "42 ns");
+        assert_eq!(value_label(AxisUnit::Share, 0.0393333), "3.93 %");
+        assert_eq!(value_label(AxisUnit::Count, 1_234_567.0), "1\u{202f}234\u{202f}567");
     }
 
     proptest! {
         #[test]
         fn any_range_has_few_ordered_ticks_inside_it(a in -1e18f64..1e18, span in 0f64..1e18, log: bool) {
             let axis = if log {
-                Axis::log("q", Unit::Time, a.abs(), a.abs() + span)
+                Axis::log("q", AxisUnit::Time, a.abs(), a.abs() + span)
             } else {
-                Axis::linear("q", Unit::Time, a, a + span)
+                Axis::linear("q", AxisUnit::Time, a, a + span)
             };
             let ticks = axis.ticks(7);
             prop_assert!(ticks.len() <= 8, "{}", ticks.len());

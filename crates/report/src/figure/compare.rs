@@ -1,17 +1,17 @@
 //! Several runs in one figure: their distributions in one plot, and side by side. Needs summaries only.
 
-use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
+use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, SpreadRow, Tone, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Ipdv, Percent, Summary};
 use jitlat_verdict::compare::Cell;
 use std::borrow::Cow;
 
 /// Most curves in a figure; more cannot be distinguished.
-const CURVES: usize = 7;
+const MAX_CURVES: usize = 7;
 
 /// The distribution to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ComparedQuantity {
     /// Round trips, or raw one-way latency: comparable only if the same clocks measured all runs.
     Latency,
     /// Delay above each run's own minimum.
@@ -73,23 +73,23 @@ impl<'a> ComparedRun<'a> {
     }
 }
 
-impl Subject {
+impl ComparedQuantity {
     fn of<'a>(self, run: &ComparedRun<'a>) -> Cow<'a, Distribution> {
         match (self, run.correction) {
-            (Subject::Latency, Some(correction)) => Cow::Owned(run.latency.less(correction)),
-            (Subject::Latency, None) => Cow::Borrowed(run.latency),
-            (Subject::Jitter, _) => Cow::Borrowed(run.pdv),
+            (ComparedQuantity::Latency, Some(correction)) => Cow::Owned(run.latency.less(correction)),
+            (ComparedQuantity::Latency, None) => Cow::Borrowed(run.latency),
+            (ComparedQuantity::Jitter, _) => Cow::Borrowed(run.pdv),
         }
     }
 
     /// What is subtracted from the values of its sample, in ns.
     fn correction(self, run: &ComparedRun<'_>) -> i64 {
-        if self == Subject::Latency { run.correction.unwrap_or(0) } else { 0 }
+        if self == ComparedQuantity::Latency { run.correction.unwrap_or(0) } else { 0 }
     }
 
     /// A note about the position of the delays of `runs`; `None` if it is reliable.
     fn position(self, runs: &[ComparedRun<'_>]) -> Option<String> {
-        if self == Subject::Jitter {
+        if self == ComparedQuantity::Jitter {
             return None;
         }
         let corrected = runs.iter().filter(|r| r.correction.is_some()).count();
@@ -108,35 +108,35 @@ impl Subject {
 
     fn sample<'a>(self, run: &ComparedRun<'a>) -> Option<&'a Sample> {
         run.samples.map(|(latency, pdv)| match self {
-            Subject::Latency => latency,
-            Subject::Jitter => pdv,
+            ComparedQuantity::Latency => latency,
+            ComparedQuantity::Jitter => pdv,
         })
     }
 
     fn id(self) -> &'static str {
         match self {
-            Subject::Latency => "latency",
-            Subject::Jitter => "jitter",
+            ComparedQuantity::Latency => "latency",
+            ComparedQuantity::Jitter => "jitter",
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            Subject::Latency => "Latency",
-            Subject::Jitter => "Jitter",
+            ComparedQuantity::Latency => "Latency",
+            ComparedQuantity::Jitter => "Jitter",
         }
     }
 
     fn quantity(self) -> &'static str {
         match self {
-            Subject::Latency => "latency",
-            Subject::Jitter => "delay above the run's own minimum",
+            ComparedQuantity::Latency => "latency",
+            ComparedQuantity::Jitter => "delay above the run's own minimum",
         }
     }
 }
 
 /// Cumulative distributions in one plot; `None` if fewer than two runs have one.
-pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
+pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let curve = |run: &ComparedRun<'_>| {
         let points = match subject.sample(run) {
             Some(sample) => exact(sample, subject.correction(run)),
@@ -153,18 +153,18 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let low = curves.iter().filter_map(|c| c.1.min).min()? as f64;
     let high = curves.iter().filter_map(|c| p99(&c.1)).fold(f64::NEG_INFINITY, f64::max);
     let least = curves.iter().filter_map(|c| p99(&c.1)).fold(f64::INFINITY, f64::min);
-    if subject == Subject::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
+    if subject == ComparedQuantity::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
     // If runs differ so much that the smaller would be a vertical line, the axis is logarithmic, unless that would hide
     // more than a tenth of a run: it has no place for 0.
     let tenth = |points: &[(f64, f64)]| points.iter().find(|p| p.1 >= 0.1).map_or(0.0, |p| p.0);
     let tenth = curves.iter().map(|c| tenth(&c.2)).fold(f64::INFINITY, f64::min);
-    let by_ratio = subject == Subject::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
+    let by_ratio = subject == ComparedQuantity::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
     let begin = (least / 30.0).min(tenth / 1.2);
     let x = match by_ratio {
-        true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, begin, high * 1.2),
-        false => Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
+        true => Axis::log(format!("{}, log scale", subject.quantity()), AxisUnit::Time, begin, high * 1.2),
+        false => Axis::linear(subject.quantity(), AxisUnit::Time, low, high + (high - low) * 0.02),
     };
     let mut notes: Vec<String> = first_runs_only(runs.len()).into_iter().collect();
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
@@ -175,11 +175,11 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     if !drawn_exactly {
         notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
     }
-    let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
+    let series = curves.into_iter().take(MAX_CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
         // A straight line over a wide bin would be a curve on a logarithmic axis and suggest too much precision.
         let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
-        Series::new(name, Tone::Run(k), mark)
+        MarkSeries::new(name, Tone::Run(k), mark)
     });
     Some(Figure {
         id: format!("compare-{}-cdf", subject.id()),
@@ -190,7 +190,7 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
                 cross are better in one part and worse in another: look at the percentile you need."
             .into(),
         x,
-        y: Axis::linear("packets no later", Unit::Share, 0.0, 1.0),
+        y: Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0),
         right: None,
         series: series.collect(),
         overflow: None,
@@ -200,7 +200,7 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
 
 /// A note that not all `runs` are drawn.
 fn first_runs_only(runs: usize) -> Option<String> {
-    (runs > CURVES).then(|| format!("The first {CURVES} of {runs} runs are drawn."))
+    (runs > MAX_CURVES).then(|| format!("The first {MAX_CURVES} of {runs} runs are drawn."))
 }
 
 /// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are at hand.
@@ -222,10 +222,10 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let reach = known.iter().filter_map(reach).max().filter(|r| *r > 0).unwrap_or(500) as f64;
     let curve = |((name, figures, sample), k): (&(&str, &Ipdv, &Sample), u8)| {
         let name = format!("{name} (n = {})", group_thousands(&figures.n.to_string()));
-        Some(Series::new(name, Tone::Run(k), Mark::Line { points: exact(sample, 0)?, dashed: false }))
+        Some(MarkSeries::new(name, Tone::Run(k), Mark::Line { points: exact(sample, 0)?, dashed: false }))
     };
     let numbers = |(name, figures, _): &(&str, &Ipdv, &Sample)| {
-        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(Unit::Time, v));
+        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(AxisUnit::Time, v));
         format!(
             "{name}: mean {}, std dev {}, IQR {}.",
             shown(figures.mean),
@@ -246,10 +246,10 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
             "How far the delay of each packet is from that of the one before. The steeper a curve at 0, the \
                 steadier the run; long arms to either side are rare, large jumps."
                 .into(),
-        x: Axis::linear("delay − delay of the packet before", Unit::Time, -reach, reach),
-        y: Axis::linear("pairs no larger", Unit::Share, 0.0, 1.0),
+        x: Axis::linear("delay − delay of the packet before", AxisUnit::Time, -reach, reach),
+        y: Axis::linear("pairs no larger", AxisUnit::Share, 0.0, 1.0),
         right: None,
-        series: known.iter().take(CURVES).zip(0u8..).filter_map(curve).collect(),
+        series: known.iter().take(MAX_CURVES).zip(0u8..).filter_map(curve).collect(),
         overflow: None,
         notes: first_runs_only(runs.len())
             .into_iter()
@@ -311,7 +311,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
 }
 
 /// Minimum, median, 90th and 99th percentile and maximum of each run, in rows.
-pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
+pub fn spreads(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let row = |name: &str, d: &Distribution| {
         let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);
         let at = [d.min? as f64, d.median?, p(90_000)?, p(99_000)?, d.max? as f64];
@@ -322,13 +322,14 @@ pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
         return None;
     }
     let all: Vec<_> = runs.iter().map(|r| subject.of(r)).collect();
-    if subject == Subject::Latency && !comparable(&all.iter().map(AsRef::as_ref).collect::<Vec<_>>()) {
+    if subject == ComparedQuantity::Latency && !comparable(&all.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    {
         return None;
     }
     let low = rows.iter().map(|r| r.at[0]).fold(f64::INFINITY, f64::min);
     let high = rows.iter().map(|r| r.at[4]).fold(f64::NEG_INFINITY, f64::max);
     let numbers = |r: &SpreadRow| {
-        let [_, median, _, p99, max] = r.at.map(|v| value_label(Unit::Time, v));
+        let [_, median, _, p99, max] = r.at.map(|v| value_label(AxisUnit::Time, v));
         format!(
             "{}: median {median}, 99 % {p99}, maximum {max}, n = {}.",
             r.name,
@@ -348,11 +349,11 @@ pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
             "Where each run's packets lie. Compare boxes for what most packets see, ticks for what the worst \
                 do."
             .into(),
-        x: Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
-        y: Axis::linear("", Unit::Plain, 0.0, 1.0),
+        x: Axis::linear(subject.quantity(), AxisUnit::Time, low, high + (high - low) * 0.02),
+        y: Axis::linear("", AxisUnit::Plain, 0.0, 1.0),
         right: None,
         notes: rows.iter().map(numbers).chain(subject.position(runs)).collect(),
-        series: vec![Series::new("", Tone::Data, Mark::Spread { rows })],
+        series: vec![MarkSeries::new("", Tone::Data, Mark::Spread { rows })],
         overflow: None,
     })
 }

@@ -1,12 +1,12 @@
 //! Delay over time of several streams on one time axis, with their losses.
 
 use super::series::{drawn, extent};
-use super::{Axis, Figure, Mark, Series, Tone, Trace, Unit, group_thousands, measured_of_several};
+use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, Trace, group_thousands, measured_of_several};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 
 /// Most streams in a figure; more cannot be distinguished.
-const STREAMS: usize = 7;
+const MAX_STREAMS: usize = 7;
 
 /// A stream, as it is drawn beside others.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     let known: Vec<&DrawnStream<'_>> = streams.iter().filter(|s| s.trace.n() > 0).collect();
     known.first()?;
     let all = known.len();
-    let known = &known[..all.min(STREAMS)];
+    let known = &known[..all.min(MAX_STREAMS)];
     let relative = known.iter().any(|s| s.minus.is_none());
     let starts = starts(known);
     let mut series = Vec::new();
@@ -40,7 +40,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         let tone = if known.len() == 1 { Tone::Data } else { Tone::Run(k as u8) };
         let (mark, _) = drawn(&stream.trace.delay, minus)?;
         let name = if known.len() == 1 { String::new() } else { stream.label.to_owned() };
-        series.push(Series::new(name, tone, later(mark, *start)));
+        series.push(MarkSeries::new(name, tone, later(mark, *start)));
         let (begin, end) = extent(&stream.trace.delay)?;
         (from, to) = (from.min(begin + start), to.max(end + start));
         (low, high) = (low.min(least as f64 - minus), high.max(most as f64 - minus));
@@ -53,7 +53,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         let of = if known.len() == 1 { String::new() } else { format!("{}: ", stream.label) };
         let name = format!("{of}{} lost", group_thousands(&s.counts.lost.to_string()));
         let tone = if known.len() == 1 { Tone::Harm } else { tone };
-        series.push(Series::new(name, tone, Mark::Rug { stretches }));
+        series.push(MarkSeries::new(name, tone, Mark::Rug { stretches }));
     }
     let margin = (high - low).max(1.0) * 0.04;
     let round_trip = known.iter().all(|s| s.summary.is_round_trip());
@@ -65,8 +65,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     };
     let n: u64 = known.iter().map(|s| s.trace.n()).sum();
     let mut notes = Vec::new();
-    if all > STREAMS {
-        notes.push(format!("The first {STREAMS} of {all} runs are drawn."));
+    if all > MAX_STREAMS {
+        notes.push(format!("The first {MAX_STREAMS} of {all} runs are drawn."));
     }
     if relative {
         notes.push(
@@ -81,8 +81,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         about: "Marks along the lower edge are losses, at their times. A ramp is a queue that fills, a gap an outage, a step \
                 another route."
             .into(),
-        x: Axis::linear("time since the first packet", Unit::Elapsed, from, to),
-        y: Axis::linear(quantity, Unit::Time, low - margin, high + margin),
+        x: Axis::linear("time since the first packet", AxisUnit::Elapsed, from, to),
+        y: Axis::linear(quantity, AxisUnit::Time, low - margin, high + margin),
         right: None,
         series,
         overflow: None,

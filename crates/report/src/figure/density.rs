@@ -1,10 +1,10 @@
-//! [`Density`]: how many packets fell into each cell of a grid.
+//! [`DensityCells`]: how many packets fell into each cell of a grid.
 
 use serde::{Serialize, Serializer};
 
 /// Counts of points in equal cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Density {
+pub struct DensityCells {
     /// Left edge.
     pub x0: f64,
     /// Width of a cell.

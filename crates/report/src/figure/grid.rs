@@ -1,16 +1,16 @@
-//! [`Grid`]: points counted in cells, in one pass and constant memory, without knowing the ranges beforehand.
+//! [`PointGrid`]: points counted in cells, in one pass and constant memory, without knowing the ranges beforehand.
 //!
 //! Cells are aligned to multiples of a power of two nanoseconds. If a point is outside, cells of that axis are merged
 //! in pairs until it fits; so the points cover between a quarter and all of the finished grid's resolution, and two
 //! grids of the same stream can be added.
 
-use super::density::Density;
+use super::density::DensityCells;
 
 /// Counts of (x, y) points, both in ns.
 #[derive(Clone, Debug)]
-pub struct Grid {
-    x: Scale,
-    y: Scale,
+pub struct PointGrid {
+    x: CellAxis,
+    y: CellAxis,
     /// `column × rows + row`; allocated with the first point.
     cells: Vec<u32>,
     n: u64,
@@ -18,7 +18,7 @@ pub struct Grid {
 
 /// One axis of cells: cell k covers `(first + k) << shift` up to the next.
 #[derive(Clone, Copy, Debug)]
-struct Scale {
+struct CellAxis {
     shift: u32,
     first: i64,
     /// Cells in use, from 0.
@@ -26,7 +26,7 @@ struct Scale {
     cells: usize,
 }
 
-impl Scale {
+impl CellAxis {
     fn cell(&self, v: i64) -> Option<usize> {
         let k = (v >> self.shift).checked_sub(self.first)?;
         usize::try_from(k).ok().filter(|k| *k < self.cells)
@@ -41,16 +41,16 @@ impl Scale {
     }
 }
 
-impl Grid {
+impl PointGrid {
     /// An empty grid of at most `columns × rows` cells. x is expected to stay below `x_range`; a wrong expectation only
     /// costs some time or resolution.
-    pub fn new(columns: usize, rows: usize, x_range: i64) -> Grid {
+    pub fn new(columns: usize, rows: usize, x_range: i64) -> PointGrid {
         let (columns, rows) = (columns.max(2), rows.max(2));
         let width = (x_range / columns as i64).max(1) as u64;
         let shift = 63 - width.leading_zeros();
-        Grid {
-            x: Scale { shift, first: 0, used: 0, cells: columns },
-            y: Scale { shift: 0, first: 0, used: 0, cells: rows },
+        PointGrid {
+            x: CellAxis { shift, first: 0, used: 0, cells: columns },
+            y: CellAxis { shift: 0, first: 0, used: 0, cells: rows },
             cells: Vec::new(),
             n: 0,
         }
@@ -137,7 +137,7 @@ impl Grid {
     }
 
     /// The counts, merged to at most `columns × rows` cells; `None` if nothing was counted.
-    pub fn density(&self, columns: usize, rows: usize) -> Option<Density> {
+    pub fn density(&self, columns: usize, rows: usize) -> Option<DensityCells> {
         if self.n == 0 {
             return None;
         }
@@ -155,7 +155,7 @@ impl Grid {
             }
         }
         let cells = (0u32..).zip(counts).filter(|(_, n)| *n > 0).collect();
-        Some(Density {
+        Some(DensityCells {
             x0: self.x.start() + left as f64 * self.x.width(),
             dx: self.x.width() * kx as f64,
             columns,
@@ -180,7 +180,7 @@ impl Grid {
 
 /// By how many cells to move those in use up so that `v`, below the first, fits; 0 if it cannot. At least half of the
 /// free cells, so that a falling sequence needs few moves.
-fn room_below(scale: &Scale, v: i64) -> usize {
+fn room_below(scale: &CellAxis, v: i64) -> usize {
     let free = scale.cells - scale.used;
     let missing = scale.first.saturating_sub(v >> scale.shift);
     match usize::try_from(missing) {
@@ -190,7 +190,7 @@ fn room_below(scale: &Scale, v: i64) -> usize {
 }
 
 /// The scale after its cells are merged in pairs.
-fn halve(scale: &mut Scale, odd: usize) {
+fn halve(scale: &mut CellAxis, odd: usize) {
     scale.used = (scale.used + odd).div_ceil(2);
     scale.shift += 1;
     scale.first >>= 1;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn nothing_counted_is_no_density() {
-        assert_eq!(Grid::new(8, 8, 1_000_000).density(10, 10), None);
+        assert_eq!(PointGrid::new(8, 8, 1_000_000).density(10, 10), None);
     }
 
     proptest! {
@@ -212,7 +212,7 @@ mod tests {
             points in prop::collection::vec((0i64..1 << 40, -(1i64 << 36)..1 << 36), 1..60),
             expected in 1i64..1 << 42,
         ) {
-            let mut grid = Grid::new(64, 128, expected);
+            let mut grid = PointGrid::new(64, 128, expected);
             for (x, y) in &points {
                 grid.add(*x, *y);
             }
@@ -229,7 +229,7 @@ mod tests {
 
         #[test]
         fn extreme_values_fit(points in prop::collection::vec((any::<i64>(), any::<i64>()), 1..8)) {
-            let mut grid = Grid::new(64, 128, 1);
+            let mut grid = PointGrid::new(64, 128, 1);
             for (x, y) in &points {
                 grid.add(*x, *y);
             }

@@ -1,14 +1,17 @@
 //! Distributions: latency, jitter, delay variation, send error.
 
 use super::axis::exact;
-use super::{Axis, DrawnRun, Figure, Grid, Mark, Overflow, Series, Tone, Unit, group_thousands, value_label};
+use super::{
+    Axis, AxisOverflow, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, PointGrid, Tone, group_thousands,
+    value_label,
+};
 use jitlat_core::summary::Distribution;
 
 /// Bars of a histogram that is not part of the summary.
 const BARS: usize = 90;
 
 /// Title and text of a figure of a distribution.
-struct Subject {
+struct HistogramText {
     id: &'static str,
     title: String,
     quantity: &'static str,
@@ -17,7 +20,7 @@ struct Subject {
 
 /// The histogram of latency with its cumulative distribution (seed document).
 pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
-    let subject = Subject {
+    let subject = HistogramText {
         id: "latency",
         title: run.titled(if run.correction().is_some() { "Latency, clocks corrected" } else { "Latency" }),
         quantity: run.delay(),
@@ -31,7 +34,7 @@ pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
 
 /// The histogram of jitter in the sense of the seed document: delay above the smallest delay.
 pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
-    let subject = Subject {
+    let subject = HistogramText {
         id: "jitter",
         title: run.titled("Jitter (packet delay variation)"),
         quantity: "delay above the minimum",
@@ -41,7 +44,7 @@ pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     distribution(&subject, &run.summary.pdv, 0)
 }
 
-fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figure> {
+fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option<Figure> {
     let h = d.histogram.as_ref()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
@@ -50,20 +53,20 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
     let cumulative = cumulative(start, width, 0, &heights, d.n);
     let mut figure = frame(subject, start, end, d.n, width, heights);
     let written = |m: i64| match figure.x.origin {
-        0.0 => value_label(Unit::Time, m as f64),
+        0.0 => value_label(AxisUnit::Time, m as f64),
         _ => exact(m as f64),
     };
     let until = d.max.and_then(|m| m.checked_sub(shift)).map(written);
     figure.series.push(cumulative);
-    figure.right = Some(Axis::linear("packets no later", Unit::Share, 0.0, 1.0));
+    figure.right = Some(Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0));
     if let (1.., Some(until)) = (h.overflow, &until) {
         figure.notes.push(format!(
             "The axis ends at the 99th percentile; {} of {} packets ({}) lie beyond it, up to {until}.",
             group_thousands(&h.overflow.to_string()),
             group_thousands(&d.n.to_string()),
-            value_label(Unit::Share, h.overflow as f64 / d.n as f64),
+            value_label(AxisUnit::Share, h.overflow as f64 / d.n as f64),
         ));
-        figure.overflow = Some(Overflow { count: h.overflow, until: until.clone() });
+        figure.overflow = Some(AxisOverflow { count: h.overflow, until: until.clone() });
     }
     if d.approx {
         figure.notes.push("Counted in constant memory: values are exact to 0.1 %.".into());
@@ -72,7 +75,7 @@ fn distribution(subject: &Subject, d: &Distribution, shift: i64) -> Option<Figur
 }
 
 /// The share of `n` values no larger, at the edges of bars; `before` values are below the first.
-fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> Series {
+fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> MarkSeries {
     let n = n as f64;
     let mut sum = before as f64;
     let mut points = vec![(start, sum / n)];
@@ -81,13 +84,13 @@ fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> S
         (start + width * f64::from(k), sum / n)
     }));
     let line = Mark::Line { points, dashed: false };
-    Series::new("cumulative share (right axis)", Tone::Cumulative, line).on_right()
+    MarkSeries::new("cumulative share (right axis)", Tone::Cumulative, line).on_right()
 }
 
 /// Latency over its full range, from the trace.
 pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace.filter(|trace| trace.n() > 0)?;
-    let subject = Subject {
+    let subject = HistogramText {
         id: "latency-full",
         title: run.titled("Latency, full range"),
         quantity: run.delay(),
@@ -111,7 +114,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     if n == 0 {
         return None;
     }
-    let subject = Subject {
+    let subject = HistogramText {
         id: "ipdv",
         title: run.titled("Delay variation between neighbours (IPDV)"),
         quantity: "delay − delay of the packet before",
@@ -126,23 +129,25 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     let cumulative = cumulative(bars.start, bars.width, bars.before, &bars.heights, n);
     let mut figure = frame(&subject, bars.start, bars.end(), n, bars.width, bars.heights);
     figure.series.push(cumulative);
-    figure.right = Some(Axis::linear("pairs no larger", Unit::Share, 0.0, 1.0));
+    figure.right = Some(Axis::linear("pairs no larger", AxisUnit::Share, 0.0, 1.0));
     figure.subtitle = format!(
         "n = {} pairs of consecutive packets · {} per bar{}",
         group_thousands(&n.to_string()),
-        value_label(Unit::Time, bars.width),
-        summary.iqr.map_or(String::new(), |i| format!(" · IQR {}", value_label(Unit::Time, i as f64))),
+        value_label(AxisUnit::Time, bars.width),
+        summary.iqr.map_or(String::new(), |i| format!(" · IQR {}", value_label(AxisUnit::Time, i as f64))),
     );
     figure.y.quantity = "pairs".into();
     figure.series[0].name = "pairs per bar".into();
     if let (1.., Some(min), Some(max)) = (n - inside, summary.min, summary.max) {
-        figure.overflow =
-            Some(Overflow { count: n - inside, until: value_label(Unit::Time, (max.max(-min)) as f64) });
+        figure.overflow = Some(AxisOverflow {
+            count: n - inside,
+            until: value_label(AxisUnit::Time, (max.max(-min)) as f64),
+        });
         figure.notes.push(format!(
             "The axis ends where 0.1 % lie beyond on either side: {} pairs lie outside, from {} to {}.",
             group_thousands(&(n - inside).to_string()),
-            value_label(Unit::Time, min as f64),
-            value_label(Unit::Time, max as f64),
+            value_label(AxisUnit::Time, min as f64),
+            value_label(AxisUnit::Time, max as f64),
         ));
     }
     if summary.undefined > 0 {
@@ -158,7 +163,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
 pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
-    let subject = Subject {
+    let subject = HistogramText {
         id: "send-error",
         title: run.titled("Send error"),
         quantity: "sent later than due by",
@@ -174,19 +179,19 @@ pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     let (start, end) = (bars.start - offset, bars.end() - offset);
     let mut figure = frame(&subject, start, end, trace.n(), bars.width, bars.heights);
     if beyond > 0 {
-        let until = value_label(Unit::Time, error.max as f64);
+        let until = value_label(AxisUnit::Time, error.max as f64);
         figure.notes.push(format!(
             "The axis ends at the 99th percentile; {} packets lie outside, from {} to {until}.",
             group_thousands(&beyond.to_string()),
-            value_label(Unit::Time, min),
+            value_label(AxisUnit::Time, min),
         ));
-        figure.overflow = Some(Overflow { count: beyond, until });
+        figure.overflow = Some(AxisOverflow { count: beyond, until });
     }
     Some(figure)
 }
 
 /// A histogram without a cumulative line.
-fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
+fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
     let most = heights.iter().copied().fold(0.0, f64::max);
     Figure {
         id: subject.id.into(),
@@ -194,14 +199,14 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
         subtitle: format!(
             "n = {} packets · {} per bar",
             group_thousands(&n.to_string()),
-            value_label(Unit::Time, width)
+            value_label(AxisUnit::Time, width)
         ),
         measured: String::new(),
         about: subject.about.into(),
-        x: Axis::linear(subject.quantity, Unit::Time, start, end),
-        y: Axis::linear("packets", Unit::Count, 0.0, (most * 1.06).max(1.0)),
+        x: Axis::linear(subject.quantity, AxisUnit::Time, start, end),
+        y: Axis::linear("packets", AxisUnit::Count, 0.0, (most * 1.06).max(1.0)),
         right: None,
-        series: vec![Series::new("packets per bar", Tone::Data, Mark::Bars { start, width, heights })],
+        series: vec![MarkSeries::new("packets per bar", Tone::Data, Mark::Bars { start, width, heights })],
         overflow: None,
         notes: Vec::new(),
     }
@@ -224,7 +229,7 @@ impl Bars {
 
 /// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most` bars. Bars begin and
 /// end at cells, so no count is split.
-pub(super) fn rebinned(grid: &Grid, low: f64, high: f64, most: usize) -> Bars {
+pub(super) fn rebinned(grid: &PointGrid, low: f64, high: f64, most: usize) -> Bars {
     let (origin, cell, counts) = grid.marginal();
     let index =
         |v: f64| (((v - origin) / cell).floor().max(0.0) as usize).min(counts.len().saturating_sub(1));

@@ -1,6 +1,6 @@
 //! Histograms of integers: lengths of runs of loss and duplication, distances of reordered packets.
 
-use super::{Axis, DrawnRun, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
+use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use std::collections::BTreeMap;
 
 /// Above this length the axis is logarithmic.
@@ -22,7 +22,7 @@ pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
         "n = {} lost of {} packets ({}) in {} runs",
         group_thousands(&counts.lost.to_string()),
         group_thousands(&counts.sent.to_string()),
-        value_label(Unit::Share, counts.lost as f64 / counts.sent.max(1) as f64),
+        value_label(AxisUnit::Share, counts.lost as f64 / counts.sent.max(1) as f64),
         group_thousands(&loss.periods.to_string()),
     );
     figure.about = "How losses cluster. Single losses can be concealed or repaired by sending a little \
@@ -35,7 +35,7 @@ pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
         let least = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min);
         figure.y = Axis::counts("runs", least, most);
         let mark = Mark::Line { points: independent, dashed: true };
-        figure.series.push(Series::new("expected if losses were independent", Tone::Fit, mark));
+        figure.series.push(MarkSeries::new("expected if losses were independent", Tone::Fit, mark));
     }
     if let Some(ms) = longest_outage(run) {
         figure.notes.push(ms);
@@ -64,7 +64,7 @@ fn longest_outage(run: &DrawnRun<'_>) -> Option<String> {
         "The longest run, {} packet{}, is an outage of {}.",
         group_thousands(&longest.to_string()),
         if *longest == 1 { "" } else { "s" },
-        value_label(Unit::Time, *longest as f64 * period)
+        value_label(AxisUnit::Time, *longest as f64 * period)
     ))
 }
 
@@ -108,13 +108,13 @@ pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
         bars,
     );
     figure.x =
-        Axis::linear("displacement in packets: early < 0 < late", Unit::Count, first - 0.6, last + 0.6);
+        Axis::linear("displacement in packets: early < 0 < late", AxisUnit::Count, first - 0.6, last + 0.6);
     figure.y = Axis::counts("packets", 1.0, most);
     figure.subtitle = format!(
         "n = {} packets, {} of them overtaken ({})",
         group_thousands(&run.summary.counts.unique_valid.to_string()),
         group_thousands(&r.reordered.to_string()),
-        value_label(Unit::Share, r.ratio.unwrap_or(0.0)),
+        value_label(AxisUnit::Share, r.ratio.unwrap_or(0.0)),
     );
     figure.about = "How far packets arrive from their place. The largest displacement to the right is the \
                     number of packets a receiver must hold to put the stream back in order; three or more \
@@ -133,8 +133,8 @@ fn stems(id: &str, title: String, x: &str, y: &str, tone: Tone, bars: Vec<(f64, 
     let most = bars.iter().map(|b| b.1).fold(0.0, f64::max);
     let least = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min);
     let axis = match last > LINEAR_TO {
-        true => Axis::log(format!("{x}, log scale"), Unit::Count, (first * 0.8).max(0.8), last * 1.25),
-        false => Axis::linear(x, Unit::Count, 0.4, last.max(4.0) + 0.6),
+        true => Axis::log(format!("{x}, log scale"), AxisUnit::Count, (first * 0.8).max(0.8), last * 1.25),
+        false => Axis::linear(x, AxisUnit::Count, 0.4, last.max(4.0) + 0.6),
     };
     Figure {
         id: id.into(),
@@ -145,7 +145,7 @@ fn stems(id: &str, title: String, x: &str, y: &str, tone: Tone, bars: Vec<(f64, 
         x: axis,
         y: Axis::counts(y, least.min(most), most),
         right: None,
-        series: vec![Series::new("", tone, Mark::Stems { points: bars })],
+        series: vec![MarkSeries::new("", tone, Mark::Stems { points: bars })],
         overflow: None,
         notes: Vec::new(),
     }

@@ -1,14 +1,14 @@
 //! Figures of a test under way: of what has arrived here every packet, of what arrives at the far host what that reports.
 
-use super::{Axis, DrawnRun, Figure, Mark, Series, Tone, Trace, Unit, group_thousands};
+use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands};
 use super::{histogram, lengths, series};
-use jitlat_core::live::{Bucket, Function, Known, StreamState};
+use jitlat_core::live::{FigureSource, Function, HistoryBucket, StreamState};
 use jitlat_core::summary::Summary;
 
 /// Parts into which the time is divided.
 const COLUMNS: usize = 240;
 /// Finest of them, ns.
-const FINEST: i64 = 10_000_000;
+const MIN_COLUMN_NS: i64 = 10_000_000;
 
 /// A stream under way.
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +103,9 @@ fn quantity(streams: &[LiveStream<'_>]) -> String {
 }
 
 /// Columns of the time so far: when each begins, ns, and what is in it.
-fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<Bucket>>)> {
+fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)> {
     let end = streams.iter().map(|s| s.state.history.end()).max().filter(|end| *end > 0)?;
-    let width = (end / COLUMNS as i64).max(FINEST);
+    let width = (end / COLUMNS as i64).max(MIN_COLUMN_NS);
     let n = usize::try_from(end / width).unwrap_or(COLUMNS).max(1);
     let span = [0, width.saturating_mul(n as i64)];
     Some((width, streams.iter().map(|s| s.state.history.columns(span, n)).collect()))
@@ -113,7 +113,7 @@ fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<Bucket>>)> {
 
 fn arrived(streams: &[LiveStream<'_>]) -> String {
     let n: u64 = streams.iter().filter_map(|s| s.state.figures()).map(|f| f.received).sum();
-    let reported = streams.iter().any(|s| s.state.known() == Known::Reported);
+    let reported = streams.iter().any(|s| s.state.known() == FigureSource::Reported);
     let how = if reported { ", where the far host receives as it reports them once a second" } else { "" };
     format!("n = {} packets so far{how}", group_thousands(&n.to_string()))
 }
@@ -124,7 +124,7 @@ fn figure(
     streams: &[LiveStream<'_>],
     x: Axis,
     y: Axis,
-    series: Vec<Series>,
+    series: Vec<MarkSeries>,
 ) -> Figure {
     Figure {
         id: id.into(),
@@ -160,14 +160,14 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
         high = largest.iter().map(|p| p.1).fold(high, f64::max);
         let (name, tone) = named(streams, k);
         let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
-        drawn.push(Series::new(format!("{of}mean"), tone, Mark::Line { points: middle, dashed: false }));
-        drawn.push(Series::new(format!("{of}largest"), tone, Mark::Points { points: largest }));
+        drawn.push(MarkSeries::new(format!("{of}mean"), tone, Mark::Line { points: middle, dashed: false }));
+        drawn.push(MarkSeries::new(format!("{of}largest"), tone, Mark::Points { points: largest }));
         let stretches = stretches(buckets, width);
         if !stretches.is_empty() {
             let lost: u64 = buckets.iter().map(|b| u64::from(b.missing)).sum();
             let name = format!("{of}{} missing", group_thousands(&lost.to_string()));
             let tone = if streams.len() == 1 { Tone::Harm } else { tone };
-            drawn.push(Series::new(name, tone, Mark::Rug { stretches }));
+            drawn.push(MarkSeries::new(name, tone, Mark::Rug { stretches }));
         }
     }
     if drawn.is_empty() {
@@ -175,8 +175,8 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     }
     let margin = (high - low).max(1.0) * 0.04;
     let end = all.iter().map(Vec::len).max().unwrap_or(1) as f64 * width as f64;
-    let x = Axis::linear("time since the first packet", Unit::Elapsed, 0.0, end);
-    let y = Axis::linear(quantity(streams), Unit::Time, low - margin, high + margin);
+    let x = Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end);
+    let y = Axis::linear(quantity(streams), AxisUnit::Time, low - margin, high + margin);
     let mut figure = figure("live-delay", "Delay over time", streams, x, y, drawn);
     figure.about = "Marks along the lower edge are packets that are missing. A ramp is a queue that fills, a gap an outage, a \
                     step another route."
@@ -185,10 +185,11 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
 }
 
 /// Where packets are missing: from and to, ns, and the share of them.
-fn stretches(buckets: &[Bucket], width: i64) -> Vec<(f64, f64, f64)> {
+fn stretches(buckets: &[HistoryBucket], width: i64) -> Vec<(f64, f64, f64)> {
     let at = |c: usize| c as f64 * width as f64;
     let missing = buckets.iter().enumerate().filter(|(_, b)| b.missing > 0);
-    let share = |b: &Bucket| f64::from(b.missing) / f64::from(b.missing.saturating_add(b.received)).max(1.0);
+    let share =
+        |b: &HistoryBucket| f64::from(b.missing) / f64::from(b.missing.saturating_add(b.received)).max(1.0);
     missing.map(|(c, b)| (at(c), at(c + 1), share(b))).collect()
 }
 
@@ -207,14 +208,14 @@ fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
     for (k, function) in functions.iter().enumerate().filter(|(_, f)| !f.is_empty()) {
         let (name, tone) = named(streams, k);
         // Of what the far host reports a few points are known; the curve runs evenly between them.
-        let mark = match function.len() < 16 && streams[k].state.known() == Known::Reported {
+        let mark = match function.len() < 16 && streams[k].state.known() == FigureSource::Reported {
             true => Mark::Line { points: function.clone(), dashed: false },
             false => Mark::Step { points: thinned(function) },
         };
-        drawn.push(Series::new(name, tone, mark));
+        drawn.push(MarkSeries::new(name, tone, mark));
     }
-    let x = Axis::linear(quantity(streams), Unit::Time, low, end);
-    let y = Axis::linear("packets no later", Unit::Share, 0.0, 1.0);
+    let x = Axis::linear(quantity(streams), AxisUnit::Time, low, end);
+    let y = Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0);
     let mut figure = figure("live-distribution", "Distribution of the delay", streams, x, y, drawn);
     figure.about = "The share of the packets that took no longer. A steep line is an idle path, a long slope queueing, a step \
                     another path or state."
@@ -236,7 +237,8 @@ fn thinned(function: &Function) -> Function {
 /// The share of packets that are missing, over time; `None` if none is.
 fn losses(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let (width, all) = columns(streams)?;
-    let share = |b: &Bucket| f64::from(b.missing) / f64::from(b.missing.saturating_add(b.received)).max(1.0);
+    let share =
+        |b: &HistoryBucket| f64::from(b.missing) / f64::from(b.missing.saturating_add(b.received)).max(1.0);
     let mut drawn = Vec::new();
     let mut most = 0.0f64;
     for (k, buckets) in all.iter().enumerate() {
@@ -251,14 +253,14 @@ fn losses(streams: &[LiveStream<'_>]) -> Option<Figure> {
         let of = if name.is_empty() { String::new() } else { format!("{name}: ") };
         let name = format!("{of}{} missing", group_thousands(&lost.to_string()));
         let tone = if streams.len() == 1 { Tone::Harm } else { tone };
-        drawn.push(Series::new(name, tone, Mark::Step { points }));
+        drawn.push(MarkSeries::new(name, tone, Mark::Step { points }));
     }
     if drawn.is_empty() {
         return None;
     }
     let end = all.iter().map(Vec::len).max().unwrap_or(1) as f64 * width as f64;
-    let x = Axis::linear("time since the first packet", Unit::Elapsed, 0.0, end);
-    let y = Axis::linear("missing", Unit::Share, 0.0, (most * 1.1).min(1.0));
+    let x = Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end);
+    let y = Axis::linear("missing", AxisUnit::Share, 0.0, (most * 1.1).min(1.0));
     let mut figure = figure("live-losses", "Losses over time", streams, x, y, drawn);
     figure.about =
         "The share of the packets sent in each part of the time that are missing; some may still arrive."

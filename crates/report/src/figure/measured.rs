@@ -3,7 +3,7 @@
 use super::Figure;
 
 /// Most runs that are named.
-const MOST: usize = 4;
+const MAX_NAMED_RUNS: usize = 4;
 
 /// Where and when several runs were measured, from the name of each and what is known of it. What all have in common
 /// is said once.
@@ -14,7 +14,7 @@ pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<S
         [] => String::new(),
         [(_, first), others @ ..] if others.iter().all(|(_, other)| other == first) => first.clone(),
         _ => {
-            let shown = if known.len() > MOST { MOST - 1 } else { known.len() };
+            let shown = if known.len() > MAX_NAMED_RUNS { MAX_NAMED_RUNS - 1 } else { known.len() };
             let one = |(name, measured): &(&str, String)| match name.is_empty() {
                 true => measured.clone(),
                 false => format!("{name}: {measured}"),
@@ -29,7 +29,7 @@ pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<S
 }
 
 /// Says in each of `figures` where and when it was measured, if it does not say so yet.
-pub fn say_measured(figures: &mut [Figure], measured: &str) {
+pub fn label_measured(figures: &mut [Figure], measured: &str) {
     let silent = figures.iter_mut().filter(|figure| figure.measured.is_empty());
     silent.for_each(|figure| measured.clone_into(&mut figure.measured));
 }

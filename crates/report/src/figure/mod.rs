@@ -23,21 +23,25 @@ mod sweep;
 mod tcp;
 mod trace;
 
-pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
-pub use compare::{ComparedRun, Subject, cdfs, ipdv_cdfs, spreads};
+pub use axis::{Axis, AxisScale, AxisTick, AxisUnit, group_thousands, value_label};
+pub use compare::{ComparedQuantity, ComparedRun, cdfs, ipdv_cdfs, spreads};
 pub use course::{DrawnStream, delay_over_time};
-pub use density::Density;
-pub use grid::Grid;
+pub use density::DensityCells;
+pub use grid::PointGrid;
 pub use live::{LIVE_PLOTS, LivePlot, LiveStream};
-pub use measured::{measured_of_several, say_measured};
-pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone, View};
-pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
+pub use measured::{label_measured, measured_of_several};
+pub use parts::{
+    AxisOverflow, Bound, Figure, FigureView, HistogramRow, Mark, MarkSeries, MeanRow, SpreadRow, Tone,
+};
+pub use passive::{
+    FigureRange, MarkedPeriod, PassiveRun, PassiveTrace, PeriodError, of_captures, of_passive,
+};
 pub use run::DrawnRun;
 pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
-use jitlat_verdict::compare::Row;
+use jitlat_verdict::compare::ComparisonRow;
 
 /// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
 /// trace has no figures of single packets.
@@ -57,14 +61,14 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         histogram::latency_full(run),
     ];
     let mut figures: Vec<Figure> = figures.into_iter().flatten().collect();
-    say_measured(&mut figures, &run.summary.measured().unwrap_or_default());
+    label_measured(&mut figures, &run.summary.measured().unwrap_or_default());
     figures
 }
 
 /// Every figure that compares `runs`.
 pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
     let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
-    [Subject::Jitter, Subject::Latency]
+    [ComparedQuantity::Jitter, ComparedQuantity::Latency]
         .into_iter()
         .flat_map(both)
         .chain([ipdv_cdfs(runs)])
@@ -73,13 +77,13 @@ pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
 }
 
 /// The figures of a row of a comparison, its columns side by side.
-pub fn of_row(row: &Row) -> Vec<Figure> {
+pub fn of_row(row: &ComparisonRow) -> Vec<Figure> {
     let runs: Vec<ComparedRun<'_>> = row.cells.iter().flatten().filter_map(ComparedRun::of_cell).collect();
     let mut drawn = of_runs(&runs);
     let cells = row.cells.iter().flatten();
     let measured =
         cells.flat_map(|cell| cell.measured.iter().map(|m| (cell.column.as_str(), Some(m.clone()))));
-    say_measured(&mut drawn, &measured_of_several(measured));
+    label_measured(&mut drawn, &measured_of_several(measured));
     if !row.name.is_empty() {
         drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
     }

@@ -1,7 +1,7 @@
 //! [`Figure`] and what it is made of.
 
-use super::axis::{Axis, Unit};
-use super::density::Density;
+use super::axis::{Axis, AxisUnit};
+use super::density::DensityCells;
 use serde::{Serialize, Serializer};
 
 /// A figure, ready to be drawn. All coordinates are in base units: nanoseconds, counts, ratios.
@@ -25,16 +25,16 @@ pub struct Figure {
     /// A second vertical axis on the right, for example for the cumulative share in a histogram; `None`: there is none.
     pub right: Option<Axis>,
     /// What is drawn, from back to front.
-    pub series: Vec<Series>,
+    pub series: Vec<MarkSeries>,
     /// The packets beyond the last bin of a histogram; `None`: there are none.
-    pub overflow: Option<Overflow>,
+    pub overflow: Option<AxisOverflow>,
     /// What a reader must know to not be misled; printed below the plot.
     pub notes: Vec<String>,
 }
 
 /// Packets beyond the end of the horizontal axis, shown as a separate bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Overflow {
+pub struct AxisOverflow {
     /// Their number.
     pub count: u64,
     /// The largest of them, formatted.
@@ -43,7 +43,7 @@ pub struct Overflow {
 
 /// A set of marks with one meaning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Series {
+pub struct MarkSeries {
     /// Its name in the legend; empty: not in the legend.
     pub name: String,
     /// Its colour, by meaning.
@@ -54,15 +54,15 @@ pub struct Series {
     pub mark: Mark,
 }
 
-impl Series {
+impl MarkSeries {
     /// Marks on the left-hand axis.
-    pub fn new(name: impl Into<String>, tone: Tone, mark: Mark) -> Series {
-        Series { name: name.into(), tone, on_right: false, mark }
+    pub fn new(name: impl Into<String>, tone: Tone, mark: Mark) -> MarkSeries {
+        MarkSeries { name: name.into(), tone, on_right: false, mark }
     }
 
     /// The same marks on the right-hand axis.
-    pub fn on_right(self) -> Series {
-        Series { on_right: true, ..self }
+    pub fn on_right(self) -> MarkSeries {
+        MarkSeries { on_right: true, ..self }
     }
 }
 
@@ -133,7 +133,7 @@ pub enum Mark {
         points: Vec<(f64, f64)>,
     },
     /// Too many points to draw one by one, counted in cells.
-    Density(Density),
+    Density(DensityCells),
     /// Marks along the lower edge, whose height is the share of packets lost in their stretch.
     Rug {
         /// Left edge, right edge and share in (0, 1] of each stretch.
@@ -237,7 +237,7 @@ pub(super) fn compact_pairs<S: Serializer>(points: &[(f64, f64)], s: S) -> Resul
 
 /// What a figure is about: figures of one view belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum View {
+pub enum FigureView {
     /// How something changes over time.
     Time,
     /// How often which value occurs.
@@ -251,18 +251,18 @@ pub enum View {
 impl Figure {
     /// What it is about, by its axis and marks: only lengths and distances are drawn as stems, only the share that
     /// comes too late as a staircase of harm.
-    pub fn view(&self) -> View {
-        let has = |wanted: fn(&Series) -> bool| self.series.iter().any(wanted);
+    pub fn view(&self) -> FigureView {
+        let has = |wanted: fn(&MarkSeries) -> bool| self.series.iter().any(wanted);
         match self.x.unit {
-            Unit::Elapsed => View::Time,
-            _ if has(|s| matches!(s.mark, Mark::Stems { .. })) => View::Loss,
-            _ if has(|s| s.tone == Tone::Harm && matches!(s.mark, Mark::Step { .. })) => View::Buffer,
-            _ => View::Distribution,
+            AxisUnit::Elapsed => FigureView::Time,
+            _ if has(|s| matches!(s.mark, Mark::Stems { .. })) => FigureView::Loss,
+            _ if has(|s| s.tone == Tone::Harm && matches!(s.mark, Mark::Step { .. })) => FigureView::Buffer,
+            _ => FigureView::Distribution,
         }
     }
 
     /// The series in the legend.
-    pub fn legend(&self) -> impl Iterator<Item = &Series> {
+    pub fn legend(&self) -> impl Iterator<Item = &MarkSeries> {
         self.series.iter().filter(|s| !s.name.is_empty())
     }
 }

@@ -1,6 +1,6 @@
 //! [`DrawnRun`]: what figures are made from.
 
-use super::axis::{Unit, value_label};
+use super::axis::{AxisUnit, value_label};
 use super::trace::Trace;
 use jitlat_core::summary::Summary;
 
@@ -50,10 +50,11 @@ impl DrawnRun<'_> {
                     .into(),
             });
         };
-        let known = clock.bound_ns.map(|b| format!(", which is known to ±{}", value_label(Unit::Time, b)));
+        let known =
+            clock.bound_ns.map(|b| format!(", which is known to ±{}", value_label(AxisUnit::Time, b)));
         Some(format!(
             "Corrected by the estimated difference of the clocks: {} less than measured{}.",
-            value_label(Unit::Time, correction as f64),
+            value_label(AxisUnit::Time, correction as f64),
             known.unwrap_or_default()
         ))
     }

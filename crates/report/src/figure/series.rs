@@ -1,7 +1,7 @@
 //! Figures over time: latency and send error; and loss and quality over buffer size.
 
 use super::trace::Cloud;
-use super::{Axis, DrawnRun, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
+use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::summary::{Dejitter, TrendVerdict};
 
 /// Columns of cells in a drawn density: finer than visible, coarse enough for a small file.
@@ -30,10 +30,10 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
             "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \
                 a pause, a rising floor is a filling queue or a drifting clock."
                 .into(),
-        x: Axis::linear("arrival time since the first packet", Unit::Elapsed, from, to),
-        y: Axis::linear(run.delay(), Unit::Time, low - margin, high + margin),
+        x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, from, to),
+        y: Axis::linear(run.delay(), AxisUnit::Time, low - margin, high + margin),
         right: None,
-        series: vec![Series::new("packets", Tone::Data, cloud)],
+        series: vec![MarkSeries::new("packets", Tone::Data, cloud)],
         overflow: None,
         notes: Vec::new(),
     };
@@ -41,7 +41,7 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         let at = |x: f64| (x, fit.b + fit.m * x - correction);
         let points = vec![at(first), at(last)];
         let name = format!("least squares, m = {}", slope(fit.m));
-        figure.series.push(Series::new(name, Tone::Fit, Mark::Line { points, dashed: true }));
+        figure.series.push(MarkSeries::new(name, Tone::Fit, Mark::Line { points, dashed: true }));
     }
     if let Some(hull) = &summary.skew_hull {
         let end = (last - first).max(1.0);
@@ -52,12 +52,12 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         if let (Some(a), Some(b)) = (at(0.0), at(end)) {
             let mark = Mark::Line { points: vec![a, b], dashed: false };
             let name = format!("line below all packets, {}", slope(hull.alpha));
-            figure.series.push(Series::new(name, Tone::Bound, mark));
+            figure.series.push(MarkSeries::new(name, Tone::Bound, mark));
         }
     }
     if !losses.is_empty() {
         let name = format!("{} lost, where they happened", group_thousands(&summary.counts.lost.to_string()));
-        figure.series.push(Series::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
+        figure.series.push(MarkSeries::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
     }
     figure.notes.extend(run.position());
     if let Some(trend) = &summary.trend {
@@ -99,17 +99,17 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
         subtitle: format!(
             "n = {} packets{how} · median {}, 99 % below {}",
             group_thousands(&queue.n.to_string()),
-            value_label(Unit::Time, queue.median),
-            value_label(Unit::Time, queue.p99 as f64),
+            value_label(AxisUnit::Time, queue.median),
+            value_label(AxisUnit::Time, queue.p99 as f64),
         ),
         measured: String::new(),
         about: "Time from entering the queue of the sending host's interface to leaving it. A ramp is more than the interface \
                 sends, a level a full queue, a sawtooth bursts of other traffic."
             .into(),
-        x: Axis::linear("send time since the first packet", Unit::Elapsed, first, last.max(first + 1.0)),
-        y: Axis::linear("in the sender's own queue", Unit::Time, 0.0, 1.04 * queue.max as f64),
+        x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last.max(first + 1.0)),
+        y: Axis::linear("in the sender's own queue", AxisUnit::Time, 0.0, 1.04 * queue.max as f64),
         right: None,
-        series: vec![Series::new("", Tone::Data, cloud)],
+        series: vec![MarkSeries::new("", Tone::Data, cloud)],
         overflow: None,
         notes,
     })
@@ -136,18 +136,18 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
         subtitle: format!(
             "n = {} packets{how} · median {}, 99 % below {}",
             group_thousands(&trace.n().to_string()),
-            value_label(Unit::Time, error.median),
-            value_label(Unit::Time, error.p99 as f64),
+            value_label(AxisUnit::Time, error.median),
+            value_label(AxisUnit::Time, error.p99 as f64),
         ),
         measured: String::new(),
         about:
             "Spikes are moments when the sending host was kept from sending: its scheduler, its disk, its \
                 virtual machine. A ramp is a clock that runs at another rate than the timer."
                 .into(),
-        x: Axis::linear("send time since the first packet", Unit::Elapsed, first, last),
-        y: Axis::linear("sent later than due by", Unit::Time, low - margin, high + margin),
+        x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last),
+        y: Axis::linear("sent later than due by", AxisUnit::Time, low - margin, high + margin),
         right: None,
-        series: vec![Series::new("", Tone::Data, cloud)],
+        series: vec![MarkSeries::new("", Tone::Data, cloud)],
         overflow: None,
         notes,
     })
@@ -177,37 +177,38 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     if let Some((&(from, mos), next)) = quality.last().zip(beyond).filter(|((from, _), _)| *from < reach) {
         clipped.push((reach, mos + (next.mos - mos) * (reach - from) / (x(next.buffer_ms) - from)));
     }
-    let mut series = vec![Series::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
+    let mut series =
+        vec![MarkSeries::new("lost or too late (left)", Tone::Harm, Mark::Step { points: losses })];
     series.push(
-        Series::new(
+        MarkSeries::new(
             format!("estimated voice quality, {} (right)", curve.codec.split(' ').next().unwrap_or_default()),
             Tone::Data,
             Mark::Line { points: clipped, dashed: true },
         )
         .on_right(),
     );
-    series.push(Series::new("", Tone::Data, Mark::Points { points: quality }).on_right());
+    series.push(MarkSeries::new("", Tone::Data, Mark::Points { points: quality }).on_right());
     let best = curve.best_buffer_ms;
     if let Some(best) = best.filter(|b| x(*b) <= reach) {
-        let label = format!("best quality: {}", value_label(Unit::Time, x(best)));
-        series.push(Series::new("", Tone::Bound, Mark::Rule { at: x(best), label }));
+        let label = format!("best quality: {}", value_label(AxisUnit::Time, x(best)));
+        series.push(MarkSeries::new("", Tone::Bound, Mark::Rule { at: x(best), label }));
     }
     let mut notes = Vec::new();
     if let Some(b) = curve.buffer_for_1pct_late_ns {
         notes.push(format!(
             "1 % of packets come later than a buffer of {} allows.",
-            value_label(Unit::Time, b as f64)
+            value_label(AxisUnit::Time, b as f64)
         ));
     }
     if summary.counts.lost > 0 {
         notes.push(format!(
             "The network itself loses {}: no buffer brings the line below that.",
-            value_label(Unit::Share, summary.counts.lost as f64 / sent)
+            value_label(AxisUnit::Share, summary.counts.lost as f64 / sent)
         ));
     } else if worst > floor {
         notes.push(format!(
             "The lower edge stands for no loss at all; one packet of this run is {}.",
-            value_label(Unit::Share, 1.0 / sent)
+            value_label(AxisUnit::Share, 1.0 / sent)
         ));
     }
     Some(Figure {
@@ -222,9 +223,9 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
             "A larger buffer saves late packets and adds delay. Take the smallest size after which the loss \
                 no longer falls; where the quality peaks, both are in balance."
                 .into(),
-        x: Axis::linear("buffer", Unit::Time, 0.0, reach),
-        y: Axis::log("packets lost or too late, log scale", Unit::Share, foot, (worst * 1.3).min(1.0)),
-        right: Some(Axis::linear("MOS (E-model)", Unit::Plain, 1.0, 4.5)),
+        x: Axis::linear("buffer", AxisUnit::Time, 0.0, reach),
+        y: Axis::log("packets lost or too late, log scale", AxisUnit::Share, foot, (worst * 1.3).min(1.0)),
+        right: Some(Axis::linear("MOS (E-model)", AxisUnit::Plain, 1.0, 4.5)),
         series,
         overflow: None,
         notes,

@@ -1,9 +1,9 @@
-//! [`Stretches`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
+//! [`TimeBins`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
 
 use std::marker::PhantomData;
 
 /// Most stretches.
-const MOST: usize = 512;
+const MAX_BINS: usize = 512;
 
 /// How the values in a stretch are combined.
 pub trait Join {
@@ -13,27 +13,27 @@ pub trait Join {
 
 /// The sum.
 #[derive(Clone, Copy, Debug)]
-pub struct Sum;
+pub struct SumJoin;
 /// The largest.
 #[derive(Clone, Copy, Debug)]
-pub struct Most;
+pub struct MaxJoin;
 /// The smallest.
 #[derive(Clone, Copy, Debug)]
-pub struct Least;
+pub struct MinJoin;
 
-impl Join for Sum {
+impl Join for SumJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.saturating_add(b)
     }
 }
 
-impl Join for Most {
+impl Join for MaxJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.max(b)
     }
 }
 
-impl Join for Least {
+impl Join for MinJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.min(b)
     }
@@ -41,16 +41,16 @@ impl Join for Least {
 
 /// A value for each stretch of time; see the module's documentation.
 #[derive(Clone, Debug)]
-pub struct Stretches<J> {
+pub struct TimeBins<J> {
     width: i64,
     values: Vec<Option<i64>>,
     how: PhantomData<J>,
 }
 
-impl<J: Join> Stretches<J> {
+impl<J: Join> TimeBins<J> {
     /// Initially with stretches of `width` ns.
-    pub fn new(width: i64) -> Stretches<J> {
-        Stretches { width: width.max(1), values: Vec::new(), how: PhantomData }
+    pub fn new(width: i64) -> TimeBins<J> {
+        TimeBins { width: width.max(1), values: Vec::new(), how: PhantomData }
     }
 
     /// Adds a value at `x` ns; times before 0 are ignored.
@@ -59,7 +59,7 @@ impl<J: Join> Stretches<J> {
         if x < 0 {
             return;
         }
-        while x / self.width >= MOST as i64 {
+        while x / self.width >= MAX_BINS as i64 {
             self.values =
                 self.values.chunks(2).map(|c| c.iter().flatten().copied().reduce(J::join)).collect();
             self.width = self.width.saturating_mul(2);
@@ -94,15 +94,15 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_stretches_double() {
-        let (mut sum, mut most) = (Stretches::<Sum>::new(10), Stretches::<Most>::new(10));
+        let (mut sum, mut most) = (TimeBins::<SumJoin>::new(10), TimeBins::<MaxJoin>::new(10));
         for i in 0..100_000i64 {
             sum.add(i * 7, 1);
             most.add(i * 7, i);
         }
         assert_eq!(sum.values().iter().map(|v| v.1).sum::<i64>(), 100_000);
-        assert!(sum.values.len() <= MOST && most.values().is_sorted_by_key(|v| v.1));
+        assert!(sum.values.len() <= MAX_BINS && most.values().is_sorted_by_key(|v| v.1));
         sum.add(i64::MAX, 1);
         sum.add(-5, 1);
-        assert!(sum.values.len() <= MOST);
+        assert!(sum.values.len() <= MAX_BINS);
     }
 }

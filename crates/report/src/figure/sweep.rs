@@ -2,29 +2,29 @@
 //! as error bars.
 
 use super::{
-    Axis, Bound, ComparedRun, Figure, HistogramRow, Mark, MeanRow, Series, Tone, Unit, group_thousands,
-    of_runs, value_label,
+    Axis, AxisUnit, Bound, ComparedRun, Figure, HistogramRow, Mark, MarkSeries, MeanRow, Tone,
+    group_thousands, of_runs, value_label,
 };
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
 use jitlat_core::summary::{Distribution, Ipdv, Percent};
-use jitlat_core::sweep::{Axis as Condition, Confidence, Estimate, Factor, Grid, Point};
+use jitlat_core::sweep::{ConfidenceLevel, Estimate, Factor, SweepAxis, SweepGrid, SweepPoint};
 
 /// Most curves in a figure; more cannot be distinguished.
-const CURVES: usize = 7;
+const MAX_CURVES: usize = 7;
 /// Most groups of bars in a figure.
-const GROUPS: usize = 12;
+const MAX_GROUPS: usize = 12;
 
 /// A sweep, finished or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
     /// The varied conditions.
-    pub grid: &'a Grid,
+    pub grid: &'a SweepGrid,
     /// The results.
-    pub points: &'a [Point],
+    pub points: &'a [SweepPoint],
     /// Confidence level of the intervals.
-    pub confidence: Confidence,
+    pub confidence: ConfidenceLevel,
     /// `round trip` or `one-way delay`.
     pub quantity: &'a str,
     /// Notes for the reader.
@@ -82,17 +82,17 @@ fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
 
 fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let main = sweep.grid.main_axis()?;
-    let found: Vec<(&Point, &Estimate)> =
+    let found: Vec<(&SweepPoint, &Estimate)> =
         sweep.points.iter().filter_map(|p| Some((p, p.get(what)?))).collect();
     if found.is_empty() {
         return None;
     }
     let along = main.levels.len() > 1 && main.is_quantity();
     let (unit, name) = match what {
-        "loss" => (Unit::Share, "packets lost".to_owned()),
-        "latency-p99" => (Unit::Time, format!("{}, 99th percentile", sweep.quantity)),
-        "latency-stddev" => (Unit::Time, format!("{}, standard deviation", sweep.quantity)),
-        _ => (Unit::Time, format!("{}, mean", sweep.quantity)),
+        "loss" => (AxisUnit::Share, "packets lost".to_owned()),
+        "latency-p99" => (AxisUnit::Time, format!("{}, 99th percentile", sweep.quantity)),
+        "latency-stddev" => (AxisUnit::Time, format!("{}, standard deviation", sweep.quantity)),
+        _ => (AxisUnit::Time, format!("{}, mean", sweep.quantity)),
     };
     let runs = found.iter().map(|(p, _)| p.runs).max().unwrap_or(0);
     let reach = |f: fn(f64, f64) -> f64, side: usize, from: f64| {
@@ -103,7 +103,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     // From zero, unless that would hide the differences.
     let from = if low >= 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
     let value = Axis::linear(name.clone(), unit, from, high + room);
-    let blank = Axis::linear("", Unit::Plain, 0.0, 1.0);
+    let blank = Axis::linear("", AxisUnit::Plain, 0.0, 1.0);
     let mut notes: Vec<String> = Vec::new();
     let (x, y, series) = if along {
         (condition(main), value, curves(sweep, main, what, &mut notes))
@@ -112,7 +112,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
         let from_zero = Axis::linear(name.clone(), unit, 0.0, high + room);
         (Axis::names(label(main.factor), names), from_zero, bars)
     } else {
-        (value, blank, vec![Series::new("", Tone::Data, Mark::Means { rows: rows(sweep, &found, unit) })])
+        (value, blank, vec![MarkSeries::new("", Tone::Data, Mark::Means { rows: rows(sweep, &found, unit) })])
     };
     let grouped = !x.names.is_empty();
     notes.extend(sweep.notes.iter().cloned());
@@ -200,7 +200,7 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
     };
     let quantity = if sweep.is_one_way() { "delay above the run's own minimum" } else { sweep.quantity };
     let numbers = |((d, _), name): (&(Distribution, Sample), &String)| {
-        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(Unit::Time, v));
+        let shown = |v: Option<f64>| v.map_or_else(|| "–".to_owned(), |v| value_label(AxisUnit::Time, v));
         let n = group_thousands(&d.n.to_string());
         format!("{name}: n = {n}, mean {}, std dev {}.", shown(d.mean), shown(d.stddev))
     };
@@ -217,14 +217,14 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
             "n = {} packets of {} combinations · {} per bar · each row to its own height",
             group_thousands(&all.iter().map(|(d, _)| d.n).sum::<u64>().to_string()),
             all.len(),
-            value_label(Unit::Time, width)
+            value_label(AxisUnit::Time, width)
         ),
         measured: String::new(),
         about: "The width of each row is its jitter; rows further right are slower.".into(),
-        x: Axis::linear(quantity, Unit::Time, low as f64, end),
-        y: Axis::linear("", Unit::Plain, 0.0, 1.0),
+        x: Axis::linear(quantity, AxisUnit::Time, low as f64, end),
+        y: Axis::linear("", AxisUnit::Plain, 0.0, 1.0),
         right: None,
-        series: vec![Series::new("", Tone::Data, mark)],
+        series: vec![MarkSeries::new("", Tone::Data, mark)],
         overflow: None,
         notes: dropped
             .into_iter()
@@ -248,14 +248,14 @@ fn label(factor: Factor) -> String {
 }
 
 /// The horizontal axis of a varied condition.
-fn condition(main: &Condition) -> Axis {
+fn condition(main: &SweepAxis) -> Axis {
     let numbers = || main.levels.iter().filter_map(|l| l.number);
     let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
     let (name, unit) = match main.factor {
-        Factor::Payload => ("payload, bytes".to_owned(), Unit::Plain),
-        Factor::Period => ("time between packets".to_owned(), Unit::Time),
-        Factor::Wait => ("wait between an answer and the next request".to_owned(), Unit::Time),
-        _ => (main.label(), Unit::Plain),
+        Factor::Payload => ("payload, bytes".to_owned(), AxisUnit::Plain),
+        Factor::Period => ("time between packets".to_owned(), AxisUnit::Time),
+        Factor::Wait => ("wait between an answer and the next request".to_owned(), AxisUnit::Time),
+        _ => (main.label(), AxisUnit::Plain),
     };
     let room = (high - low) * 0.03;
     if main.factor != Factor::Number && low > 0.0 && high / low > 50.0 {
@@ -265,7 +265,7 @@ fn condition(main: &Condition) -> Axis {
 }
 
 /// The combinations of the conditions other than `main`, in the order of the grid.
-fn names(sweep: &Sweep<'_>, main: &Condition) -> Vec<String> {
+fn names(sweep: &Sweep<'_>, main: &SweepAxis) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for p in sweep.points {
         let name = sweep.grid.name(p.cell, Some(main.factor));
@@ -277,13 +277,13 @@ fn names(sweep: &Sweep<'_>, main: &Condition) -> Vec<String> {
 }
 
 /// One curve for each combination of the other conditions.
-fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<String>) -> Vec<Series> {
+fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<String>) -> Vec<MarkSeries> {
     let names = names(sweep, main);
-    if names.len() > CURVES {
-        notes.push(format!("The first {CURVES} of {} curves are drawn.", names.len()));
+    if names.len() > MAX_CURVES {
+        notes.push(format!("The first {MAX_CURVES} of {} curves are drawn.", names.len()));
     }
     let mut series = Vec::new();
-    for (name, k) in names.iter().take(CURVES).zip(0u8..) {
+    for (name, k) in names.iter().take(MAX_CURVES).zip(0u8..) {
         let mut bounds: Vec<Bound> = sweep
             .points
             .iter()
@@ -297,22 +297,22 @@ fn curves(sweep: &Sweep<'_>, main: &Condition, what: &str, notes: &mut Vec<Strin
             .collect();
         bounds.sort_by(|a, b| a.at.total_cmp(&b.at));
         let points: Vec<(f64, f64)> = bounds.iter().map(|b| (b.at, b.value)).collect();
-        series.push(Series::new(name.clone(), Tone::Run(k), Mark::Line { points, dashed: false }));
-        series.push(Series::new("", Tone::Run(k), Mark::Bounds { points: bounds }));
+        series.push(MarkSeries::new(name.clone(), Tone::Run(k), Mark::Line { points, dashed: false }));
+        series.push(MarkSeries::new("", Tone::Run(k), Mark::Bounds { points: bounds }));
     }
     series
 }
 
 /// Bars in groups, one group for each level of `main` and in it one bar for each combination of the other conditions;
 /// `None` if nothing else varies, or too much.
-fn bars(sweep: &Sweep<'_>, main: &Condition, what: &str) -> Option<Vec<Series>> {
+fn bars(sweep: &Sweep<'_>, main: &SweepAxis, what: &str) -> Option<Vec<MarkSeries>> {
     let names = names(sweep, main);
-    if !(2..=CURVES).contains(&names.len()) || main.levels.len() > GROUPS {
+    if !(2..=MAX_CURVES).contains(&names.len()) || main.levels.len() > MAX_GROUPS {
         return None;
     }
     let width = 0.8 / names.len() as f64;
     let series = names.iter().zip(0u8..).map(|(name, k)| {
-        let bar = |p: &Point| {
+        let bar = |p: &SweepPoint| {
             let level = sweep.grid.level(p.cell, main.factor)?;
             let group = main.levels.iter().position(|l| l == level)? as f64;
             let e = p.get(what)?;
@@ -320,15 +320,15 @@ fn bars(sweep: &Sweep<'_>, main: &Condition, what: &str) -> Option<Vec<Series>> 
             let at = group - 0.4 + width * (f64::from(k) + 0.5);
             Some(Bound { at, value: e.mean, low, high })
         };
-        let of = |p: &&Point| sweep.grid.name(p.cell, Some(main.factor)) == *name;
+        let of = |p: &&SweepPoint| sweep.grid.name(p.cell, Some(main.factor)) == *name;
         let bars = sweep.points.iter().filter(of).filter_map(bar).collect();
-        Series::new(name.clone(), Tone::Run(k), Mark::Columns { width, bars })
+        MarkSeries::new(name.clone(), Tone::Run(k), Mark::Columns { width, bars })
     });
     Some(series.collect())
 }
 
-fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<MeanRow> {
-    let row = |(p, e): &(&Point, &Estimate)| MeanRow {
+fn rows(sweep: &Sweep<'_>, found: &[(&SweepPoint, &Estimate)], unit: AxisUnit) -> Vec<MeanRow> {
+    let row = |(p, e): &(&SweepPoint, &Estimate)| MeanRow {
         name: format!("{}: {}", sweep.grid.name(p.cell, None), value_label(unit, e.mean)),
         value: e.mean,
         interval: e.interval,
@@ -340,19 +340,19 @@ fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<Mea
 mod tests {
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::sweep::{Figures, Level, Outcome, SweepRun, points};
+    use jitlat_core::sweep::{FactorLevel, RunFigures, RunOutcome, SweepRun, points};
 
-    fn sweep(texts: &[&str]) -> (Grid, Vec<Outcome>) {
-        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
+    fn sweep(texts: &[&str]) -> (SweepGrid, Vec<RunOutcome>) {
+        let level = |t: &&str| FactorLevel { text: (*t).to_owned(), number: t.parse().ok() };
         let factor = if texts[0].parse::<f64>().is_ok() { Factor::Payload } else { Factor::Protocol };
-        let grid = Grid { axes: vec![Condition::new(factor, texts.iter().map(level).collect())] };
-        let outcome = |cell: usize, repetition: u32| Outcome {
+        let grid = SweepGrid { axes: vec![SweepAxis::new(factor, texts.iter().map(level).collect())] };
+        let outcome = |cell: usize, repetition: u32| RunOutcome {
             run: SweepRun { cell, repetition },
             at: WallTime(0),
             sent: 100,
             received: 100,
             ip_length: None,
-            figures: Figures::default()
+            figures: RunFigures::default()
                 .with("latency-mean", 1e6 * (cell + 1) as f64 + f64::from(repetition) * 1e4),
         };
         let outcomes = (0..texts.len()).flat_map(|c| (0..3).map(move |r| outcome(c, r))).collect();
@@ -362,14 +362,14 @@ mod tests {
     #[test]
     fn two_named_conditions_become_groups_of_bars() {
         let named = |factor, texts: [&str; 2]| {
-            Condition::new(factor, texts.map(|t| Level { text: t.to_owned(), number: None }).into())
+            SweepAxis::new(factor, texts.map(|t| FactorLevel { text: t.to_owned(), number: None }).into())
         };
         let axes = vec![named(Factor::Category, ["BK", "VO"]), named(Factor::Load, ["none", "udp:1M,ac=VO"])];
-        let grid = Grid { axes };
+        let grid = SweepGrid { axes };
         let (_, outcomes) = sweep(&["a", "b", "c", "d"]);
-        let points = points(&grid, &outcomes, Confidence::default());
+        let points = points(&grid, &outcomes, ConfidenceLevel::default());
         let (quantity, notes) = ("round trip", &[][..]);
-        let confidence = Confidence::default();
+        let confidence = ConfidenceLevel::default();
         let sweep = Sweep { grid: &grid, points: &points, confidence, quantity, notes, packets: &[] };
         let [figure] = &of_sweep(&sweep)[..] else { panic!() };
         assert_eq!(figure.title, "Round trip, mean, by access category");
@@ -390,7 +390,7 @@ mod tests {
 
     fn figures(texts: &[&str]) -> Vec<Figure> {
         let (grid, outcomes) = sweep(texts);
-        let points = points(&grid, &outcomes, Confidence::default());
+        let points = points(&grid, &outcomes, ConfidenceLevel::default());
         let (quantity, notes) = ("round trip", &[][..]);
         let column = |delay: Vec<i64>| Samples {
             seq: (0..9).collect(),
@@ -404,7 +404,7 @@ mod tests {
                 CellPackets::new(c, &[&run, &run])
             })
             .collect();
-        let confidence = Confidence::default();
+        let confidence = ConfidenceLevel::default();
         of_sweep(&Sweep { grid: &grid, points: &points, confidence, quantity, notes, packets: &packets })
     }
 

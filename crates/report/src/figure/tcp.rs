@@ -1,14 +1,14 @@
 //! TCP connections over time: round trips with the delays of retransmissions; bytes in flight and the window.
 
 use super::series::{drawn, extent};
-use super::stretches::{Least, Most, Stretches};
-use super::trace::{Cloud, SINGLE_POINTS};
-use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
+use super::stretches::{MaxJoin, MinJoin, TimeBins};
+use super::trace::{Cloud, MAX_SINGLE_POINTS};
+use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::WallTime;
 use jitlat_passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEvent};
 
 /// Expected length of the capture, in ns.
-const EXPECTED: i64 = 600_000_000_000;
+const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 
 /// One direction of one connection over time, in constant size.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct TcpTrace {
     origin: Option<i64>,
     by_ack: Cloud,
     by_timestamp: Cloud,
-    flight: Stretches<Most>,
-    window: Stretches<Least>,
+    flight: TimeBins<MaxJoin>,
+    window: TimeBins<MinJoin>,
     /// The latest time of bytes in flight, and how many.
     latest: Option<(i64, i64)>,
     /// Time of each retransmission, and how long its data was delayed, in ns.
@@ -29,10 +29,10 @@ impl Default for TcpTrace {
     fn default() -> TcpTrace {
         TcpTrace {
             origin: None,
-            by_ack: Cloud::new(EXPECTED),
-            by_timestamp: Cloud::new(EXPECTED),
-            flight: Stretches::new(10_000_000),
-            window: Stretches::new(10_000_000),
+            by_ack: Cloud::new(EXPECTED_CAPTURE_NS),
+            by_timestamp: Cloud::new(EXPECTED_CAPTURE_NS),
+            flight: TimeBins::new(10_000_000),
+            window: TimeBins::new(10_000_000),
             latest: None,
             again: Vec::new(),
             more: 0,
@@ -75,7 +75,7 @@ impl TcpTrace {
     /// Adds a retransmission; the data was delayed by `waited`.
     pub fn again(&mut self, at: i64, waited: i64) {
         let x = self.x(at);
-        if self.again.len() < SINGLE_POINTS {
+        if self.again.len() < MAX_SINGLE_POINTS {
             self.again.push((x, waited));
         } else {
             self.more += 1;
@@ -153,12 +153,16 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
             group_thousands(&c.grid.n().to_string()),
             how.replace("packets", "values")
         ));
-        series.push(Series::new(name, tone, mark));
+        series.push(MarkSeries::new(name, tone, mark));
     }
     let mut notes = Vec::new();
     if !t.again.is_empty() {
         let points = t.again.iter().map(|(x, w)| (*x as f64, *w as f64)).collect();
-        series.push(Series::new("sent again, after waiting so long", Tone::Harm, Mark::Points { points }));
+        series.push(MarkSeries::new(
+            "sent again, after waiting so long",
+            Tone::Harm,
+            Mark::Points { points },
+        ));
     }
     if t.more > 0 {
         notes.push(format!("{} more retransmissions are not drawn.", group_thousands(&t.more.to_string())));
@@ -171,8 +175,8 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         about: "Where the delay comes from: a rising band is a queue on the path; marks far above it are data that was \
                 sent again, as high as it had waited."
             .into(),
-        x: Axis::linear("time since the first value", Unit::Elapsed, from, to),
-        y: Axis::linear("round trip to the receiver and back", Unit::Time, 0.0, high * 1.04),
+        x: Axis::linear("time since the first value", AxisUnit::Elapsed, from, to),
+        y: Axis::linear("round trip to the receiver and back", AxisUnit::Time, 0.0, high * 1.04),
         right: None,
         series,
         overflow: None,
@@ -189,12 +193,12 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         return None;
     }
     let mut series =
-        vec![Series::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
+        vec![MarkSeries::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
     let mut notes = Vec::new();
     // A window that is much larger would flatten the relevant line.
     let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let reach = if least < most * 4.0 {
-        series.push(Series::new(
+        series.push(MarkSeries::new(
             "receiver's window, least",
             Tone::Bound,
             Mark::Line { points: window, dashed: true },
@@ -204,7 +208,7 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         if least.is_finite() {
             notes.push(format!(
                 "The receiver's window was never below {} bytes.",
-                value_label(Unit::Count, least)
+                value_label(AxisUnit::Count, least)
             ));
         }
         most * 1.06
@@ -212,13 +216,13 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     Some(Figure {
         id: format!("tcp-{id}-flight"),
         title: format!("Bytes in flight, {name}"),
-        subtitle: format!("every {}", value_label(Unit::Time, t.flight.width() as f64)),
+        subtitle: format!("every {}", value_label(AxisUnit::Time, t.flight.width() as f64)),
         measured: String::new(),
         about: "Where the line touches the window, the receiver holds the sender up; where it falls steeply, the sender \
                 met a loss."
             .into(),
-        x: Axis::linear("time since the first value", Unit::Elapsed, 0.0, to),
-        y: Axis::linear("bytes", Unit::Count, 0.0, reach.max(1.0)),
+        x: Axis::linear("time since the first value", AxisUnit::Elapsed, 0.0, to),
+        y: Axis::linear("bytes", AxisUnit::Count, 0.0, reach.max(1.0)),
         right: None,
         series,
         overflow: None,

@@ -3,36 +3,36 @@
 //! It receives accepted packets in arrival order, during the analysis or afterwards; about 10 MB for any number of
 //! packets.
 
-use super::grid::Grid;
+use super::grid::PointGrid;
 use jitlat_core::analysis::Samples;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 use std::collections::BTreeMap;
 
 /// Runs of up to this many packets are drawn point by point.
-pub const SINGLE_POINTS: usize = 4000;
+pub const MAX_SINGLE_POINTS: usize = 4000;
 /// Columns of cells in the grids.
 const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
 /// Cells of a distribution.
-const TALLY: usize = 1 << 16;
+const MAX_CELLS: usize = 1 << 16;
 /// Largest distance, in sequence numbers, between arrivals whose neighbours are compared.
-const WINDOW: usize = 4096;
+const NEIGHBOUR_WINDOW: usize = 4096;
 /// Stretches of sequence numbers for which losses are shown.
-const STRETCHES: usize = 2048;
+const LOSS_BINS: usize = 2048;
 
 /// Points, kept one by one as long as they are few, and counted in cells in any case.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The counts in cells.
-    pub grid: Grid,
+    pub grid: PointGrid,
     /// The points themselves; `None` if there are too many.
     pub points: Option<Vec<(i64, i64)>>,
 }
 
 impl Cloud {
     pub(super) fn new(x_range: i64) -> Cloud {
-        Cloud { grid: Grid::new(COLUMNS, ROWS, x_range), points: Some(Vec::new()) }
+        Cloud { grid: PointGrid::new(COLUMNS, ROWS, x_range), points: Some(Vec::new()) }
     }
 
     #[inline]
@@ -40,7 +40,7 @@ impl Cloud {
         self.grid.add(x, y);
         if let Some(points) = &mut self.points {
             points.push((x, y));
-            if points.len() > SINGLE_POINTS {
+            if points.len() > MAX_SINGLE_POINTS {
                 self.points = None;
             }
         }
@@ -61,11 +61,11 @@ pub struct Trace {
     /// Time in the queue of the sending host's interface, from a millisecond on, against send time since the first.
     pub queue: Cloud,
     /// Delays; the horizontal axis is unused.
-    pub delays: Grid,
+    pub delays: PointGrid,
     /// The vertical values of [`Trace::schedule`] alone, finer.
-    pub lateness: Grid,
+    pub lateness: PointGrid,
     /// Delay variation of consecutive packets.
-    pub ipdv: Grid,
+    pub ipdv: PointGrid,
     recent: Vec<Option<(u32, i64)>>,
     arrivals: Arrivals,
     n: u64,
@@ -91,10 +91,10 @@ impl Trace {
             delay: Cloud::new(expected),
             schedule: Cloud::new(expected),
             queue: Cloud::new(expected),
-            delays: Grid::new(2, TALLY, 1),
-            lateness: Grid::new(2, TALLY, 1),
-            ipdv: Grid::new(2, TALLY, 1),
-            recent: vec![None; WINDOW],
+            delays: PointGrid::new(2, MAX_CELLS, 1),
+            lateness: PointGrid::new(2, MAX_CELLS, 1),
+            ipdv: PointGrid::new(2, MAX_CELLS, 1),
+            recent: vec![None; NEIGHBOUR_WINDOW],
             arrivals: Arrivals::default(),
             n: 0,
         }
@@ -135,7 +135,7 @@ impl Trace {
     }
 
     fn vary(&mut self, seq: u32, delay: i64) {
-        let at = |seq: u32| seq as usize % WINDOW;
+        let at = |seq: u32| seq as usize % NEIGHBOUR_WINDOW;
         let before = seq.checked_sub(1).and_then(|s| self.recent[at(s)].filter(|r| r.0 == s));
         let after = self.recent[at(seq.wrapping_add(1))].filter(|r| seq.checked_add(1) == Some(r.0));
         if let Some((_, earlier)) = before {
@@ -186,11 +186,11 @@ impl Trace {
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
     shift: u32,
-    stretches: Vec<Stretch>,
+    stretches: Vec<TraceCell>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct TraceCell {
     n: u64,
     /// Packets that came and have no delay.
     delayless: u64,
@@ -200,21 +200,21 @@ struct Stretch {
 
 impl Arrivals {
     /// The stretch that packet `seq` belongs to.
-    fn stretch(&mut self, seq: u32) -> &mut Stretch {
-        while (seq >> self.shift) as usize >= STRETCHES {
+    fn stretch(&mut self, seq: u32) -> &mut TraceCell {
+        while (seq >> self.shift) as usize >= LOSS_BINS {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();
             self.shift += 1;
         }
         let k = (seq >> self.shift) as usize;
         if k >= self.stretches.len() {
-            self.stretches.resize(k + 1, Stretch::default());
+            self.stretches.resize(k + 1, TraceCell::default());
         }
         &mut self.stretches[k]
     }
 
     fn add(&mut self, seq: u32, x: i64) {
         let s = self.stretch(seq);
-        *s = [*s, Stretch { n: 1, delayless: 0, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
+        *s = [*s, TraceCell { n: 1, delayless: 0, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
     }
 
     fn losses(&self, sent: u64, period: f64) -> Vec<(f64, f64, f64)> {
@@ -250,9 +250,9 @@ impl Arrivals {
     }
 }
 
-impl std::iter::Sum for Stretch {
-    fn sum<I: Iterator<Item = Stretch>>(parts: I) -> Stretch {
-        parts.fold(Stretch::default(), |a, b| Stretch {
+impl std::iter::Sum for TraceCell {
+    fn sum<I: Iterator<Item = TraceCell>>(parts: I) -> TraceCell {
+        parts.fold(TraceCell::default(), |a, b| TraceCell {
             n: a.n + b.n,
             delayless: a.delayless + b.delayless,
             seq: a.seq + b.seq,
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn few_points_are_kept_and_many_only_counted() {
         let mut trace = Trace::new(&session(1 << 20));
-        for seq in 0..=SINGLE_POINTS as u32 {
+        for seq in 0..=MAX_SINGLE_POINTS as u32 {
             assert!(trace.delay.points.is_some());
             trace.accept(seq, i64::from(seq) * 1000, 7);
         }

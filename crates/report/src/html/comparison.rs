@@ -1,21 +1,21 @@
 //! The page of a comparison: first what the console shows, then the figures, each comparison in detail, the table, and
 //! what was compared.
 
-use super::parts::{Group, Printed, data, folded, head, micro, plots};
+use super::parts::{FigureGroup, Printed, data, folded, head, micro, plots};
 use super::tables::shown;
 use super::{first, list, shell};
 use crate::FirstScreen;
-use crate::figure::{self, Unit, value_label};
+use crate::figure::{self, AxisUnit, value_label};
 use crate::text::screen::Screen;
 use jitlat_core::scalars::{SCALARS, Scalar, selectors};
 use jitlat_core::time::WallTime;
-use jitlat_verdict::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome};
+use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome, Difference};
 use jitlat_verdict::comparison::{effect, outcome, p_value, sentence};
 use maud::{Markup, html};
 
 /// A comparison as one self-contained HTML document.
-pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> String {
-    let groups: Vec<Group> = grid
+pub fn comparison(grid: &ComparisonGrid, program: &str, written: Option<WallTime>) -> String {
+    let groups: Vec<FigureGroup> = grid
         .rows
         .iter()
         .zip(1..)
@@ -24,7 +24,7 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
             if grid.rows.len() > 1 {
                 drawn.iter_mut().for_each(|f| f.id = format!("{}-{k}", f.id));
             }
-            Group { name: row.name.clone(), figures: drawn, printed: Printed::All }
+            FigureGroup { name: row.name.clone(), figures: drawn, printed: Printed::All }
         })
         .filter(|group| !group.figures.is_empty())
         .collect();
@@ -49,20 +49,20 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
 }
 
 /// What the page of a comparison begins with, and the first of its figures: to be drawn as one card.
-pub fn first_screen_of(grid: &Grid, program: &str, written: Option<WallTime>) -> FirstScreen {
+pub fn first_screen_of(grid: &ComparisonGrid, program: &str, written: Option<WallTime>) -> FirstScreen {
     let figure = grid.rows.iter().find_map(|row| figure::of_row(row).into_iter().next());
     let screen = Screen::of_comparison(grid);
     let first = FirstScreen::new(title(grid), vec![basis(grid).to_owned()], &screen, figure);
     first.made_by(shell::made(program, written))
 }
 
-fn title(grid: &Grid) -> String {
+fn title(grid: &ComparisonGrid) -> String {
     let cells = grid.rows.iter().flat_map(|r| r.cells.iter().flatten()).count();
     format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1))
 }
 
 /// By what the runs are compared.
-fn basis(grid: &Grid) -> &'static str {
+fn basis(grid: &ComparisonGrid) -> &'static str {
     match grid.basis {
         Basis::Pdv => {
             "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree."
@@ -102,13 +102,13 @@ fn verdict(row: &str, c: &Comparison) -> Markup {
 /// Changes, effect and tests of a comparison, in words; empty if it was refused.
 fn details(c: &Comparison) -> Vec<String> {
     let mut items = Vec::new();
-    if c.outcome == Outcome::Refused {
+    if c.outcome == ComparisonOutcome::Refused {
         return items;
     }
     let what = c.basis.noun();
     for (name, d) in [("Median", &c.median), ("99th percentile", &c.p99)] {
         if let Some(d) = d {
-            items.push(format!("{name} of {what}: {}.", change(d, |x| value_label(Unit::Time, x))));
+            items.push(format!("{name} of {what}: {}.", change(d, |x| value_label(AxisUnit::Time, x))));
         }
     }
     if let Some(d) = &c.loss {
@@ -118,7 +118,7 @@ fn details(c: &Comparison) -> Vec<String> {
     if let (Some(delta), Some(e)) = (c.cliffs_delta, c.effect) {
         let delta = format!("{delta:+.3}").replace('-', "−");
         let shift = c.shift.map_or(String::new(), |s| {
-            format!("; typical shift (Hodges–Lehmann) {}", signed(s, |x| value_label(Unit::Time, x)))
+            format!("; typical shift (Hodges–Lehmann) {}", signed(s, |x| value_label(AxisUnit::Time, x)))
         });
         items.push(format!("Effect: Cliff’s δ {delta}, {}{shift}.", effect(e)));
     }
@@ -151,7 +151,7 @@ fn dense(rows: &Markup) -> Markup {
     html! { div.wide.dense tabindex="0" role="group" aria-label="Table" { table { (rows) } } }
 }
 
-fn table(grid: &Grid) -> Markup {
+fn table(grid: &ComparisonGrid) -> Markup {
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
     let headlines: Vec<&Scalar> = SCALARS.iter().filter(|f| f.headline).collect();
     let names = named.then_some("test").into_iter().chain(["run"]).chain(headlines.iter().map(|f| f.label));
@@ -186,7 +186,7 @@ fn value(figure: &Scalar, cell: &Cell) -> String {
 }
 
 /// Every figure that a column has, one per line.
-fn all_figures(grid: &Grid) -> Markup {
+fn all_figures(grid: &ComparisonGrid) -> Markup {
     let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
     let rows = html! {
         (head(&core::iter::once("figure".to_owned()).chain(columns(grid).map(|c| c.0)).collect::<Vec<_>>()))
@@ -213,7 +213,7 @@ fn all_figures(grid: &Grid) -> Markup {
 }
 
 /// Columns of all rows with their full names.
-fn columns(grid: &Grid) -> impl Iterator<Item = (String, &Cell)> {
+fn columns(grid: &ComparisonGrid) -> impl Iterator<Item = (String, &Cell)> {
     grid.rows.iter().flat_map(|row| {
         row.cells.iter().flatten().map(|cell| match row.name.as_str() {
             "" => (cell.column.clone(), cell),
@@ -222,7 +222,7 @@ fn columns(grid: &Grid) -> impl Iterator<Item = (String, &Cell)> {
     })
 }
 
-fn compared(grid: &Grid) -> Markup {
+fn compared(grid: &ComparisonGrid) -> Markup {
     html! {
         section.evidence {
             h2 { "What was compared" }

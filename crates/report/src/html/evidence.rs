@@ -1,7 +1,7 @@
 //! What is needed to repeat a test and to judge it: parameters, hosts, clocks.
 
-use super::{Part, heading};
-use crate::figure::{Unit, group_thousands, value_label};
+use super::{ReportPart, heading};
+use crate::figure::{AxisUnit, group_thousands, value_label};
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
@@ -14,7 +14,7 @@ use maud::{Markup, html};
 type Facts = Vec<(String, String)>;
 
 fn time(ns: i64) -> String {
-    value_label(Unit::Time, ns as f64)
+    value_label(AxisUnit::Time, ns as f64)
 }
 
 /// A time with all its digits.
@@ -25,7 +25,7 @@ fn exact(ns: i64) -> String {
 /// The parameters, hosts and clocks of one part.
 ///
 /// `both`: it is one of the two directions of a test.
-pub fn section(part: &Part<'_>, alone: bool, both: bool) -> Markup {
+pub fn section(part: &ReportPart<'_>, alone: bool, both: bool) -> Markup {
     html! {
         section.evidence {
             h2 { (heading(part, "To repeat and to judge it", alone)) }
@@ -83,7 +83,7 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         Some(two_way) => add(&format!("ping {host} --proto {}", shell_word(&two_way.protocol))),
         None => add(&host),
     }
-    let owamp = session.server.notes.iter().find_map(|note| OwampServer::parse(note));
+    let owamp = session.server.notes.iter().find_map(|note| OwampServerNote::parse(note));
     if let Some(server) = &owamp {
         add("--proto owamp");
         if server.port != OWAMP_PORT {
@@ -124,17 +124,17 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
 const OWAMP_PORT: u16 = 861;
 
 /// What a test with an OWAMP server notes of it.
-struct OwampServer<'a> {
+struct OwampServerNote<'a> {
     port: u16,
     mode: &'a str,
 }
 
-impl<'a> OwampServer<'a> {
+impl<'a> OwampServerNote<'a> {
     /// From `OWAMP server on TCP ADDRESS:PORT, mode MODE`; `None` of any other note.
-    fn parse(note: &'a str) -> Option<OwampServer<'a>> {
+    fn parse(note: &'a str) -> Option<OwampServerNote<'a>> {
         let (at, mode) = note.strip_prefix("OWAMP server on TCP ")?.split_once(", mode ")?;
         let (_, port) = at.rsplit_once(':')?;
-        Some(OwampServer { port: port.parse().ok()?, mode })
+        Some(OwampServerNote { port: port.parse().ok()?, mode })
     }
 }
 

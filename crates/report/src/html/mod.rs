@@ -14,26 +14,26 @@ mod two_way;
 mod windows;
 
 pub use comparison::{comparison, first_screen_of};
-pub use parts::{Part, scrolling};
-pub use shell::{Frame, SCRIPT, STYLE, document};
+pub use parts::{ReportPart, scrolling};
+pub use shell::{PageFrame, SCRIPT, STYLE, document};
 
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
-use crate::text::screen::{Relation, Screen, Stream, shown_shift};
+use crate::text::screen::{Relation, Screen, ScreenStream, shown_shift};
 use crate::{FirstScreen, Section};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::WallTime;
 use jitlat_verdict::Opinion;
 use maud::{Markup, html};
-use parts::{Group, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
+use parts::{FigureGroup, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
 
 /// The contents of a report.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
+pub struct HtmlReport<'a> {
     /// What precedes the parts, for instruments that measure more than single directions.
     pub section: Option<&'a Section>,
     /// One part per direction or run, at least one.
-    pub parts: &'a [Part<'a>],
+    pub parts: &'a [ReportPart<'a>],
     /// Whether figures show latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
     /// The command line that created it; `None`: not shown.
@@ -45,16 +45,16 @@ pub struct Report<'a> {
 }
 
 /// Writes the report as one self-contained HTML document.
-pub fn page(report: &Report<'_>) -> String {
+pub fn page(report: &HtmlReport<'_>) -> String {
     framed(report, None)
 }
 
 /// Writes the report as one page of a site, whose style sheet and script are files of it.
-pub fn page_in(report: &Report<'_>, frame: &Frame<'_>) -> String {
+pub fn page_in(report: &HtmlReport<'_>, frame: &PageFrame<'_>) -> String {
     framed(report, Some(frame))
 }
 
-fn framed(report: &Report<'_>, frame: Option<&Frame<'_>>) -> String {
+fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     let alone = report.parts.len() == 1;
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
@@ -91,7 +91,7 @@ fn framed(report: &Report<'_>, frame: Option<&Frame<'_>>) -> String {
 }
 
 /// What is folded away below the figures.
-fn details(report: &Report<'_>, alone: bool, directions: bool) -> Markup {
+fn details(report: &HtmlReport<'_>, alone: bool, directions: bool) -> Markup {
     html! {
         (folded("meaning", "What the figures mean", &html! {
             @for part in report.parts { (meaning(part, alone)) }
@@ -111,7 +111,7 @@ fn details(report: &Report<'_>, alone: bool, directions: bool) -> Markup {
 
 /// What the report begins with, to be drawn as one card: with an instrument's first figure where it has figures. `None`
 /// where there is no answer.
-pub fn first_screen(report: &Report<'_>) -> Option<FirstScreen> {
+pub fn first_screen(report: &HtmlReport<'_>) -> Option<FirstScreen> {
     let screen = answer(report)?;
     let own = report.section.and_then(|section| section.figures.first().cloned());
     let mut figure = own.or_else(|| course(report.parts));
@@ -124,17 +124,17 @@ pub fn first_screen(report: &Report<'_>) -> Option<FirstScreen> {
 }
 
 /// What the console shows of it; `None`: nothing.
-fn answer(report: &Report<'_>) -> Option<Screen> {
+fn answer(report: &HtmlReport<'_>) -> Option<Screen> {
     let own = report.section.and_then(|section| section.screen.clone());
     let parts = Some(report.parts).filter(|parts| !parts.is_empty());
     own.or_else(|| Some(screen(parts?, are_directions(report.parts))))
 }
 
 /// What was measured, a line for each run; of both directions of a test one.
-fn what(report: &Report<'_>) -> Vec<String> {
+fn what(report: &HtmlReport<'_>) -> Vec<String> {
     let (alone, directions) = (report.parts.len() == 1, are_directions(report.parts));
     let shown = if directions { &report.parts[..1] } else { report.parts };
-    let line = |part: &Part<'_>| {
+    let line = |part: &ReportPart<'_>| {
         let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
         let both = if directions { "each way " } else { "" };
         format!("{label}{both}{}", tables::what(part.summary))
@@ -143,7 +143,7 @@ fn what(report: &Report<'_>) -> Vec<String> {
 }
 
 /// Whether `parts` are the two directions of one test, which have the same session name.
-fn are_directions(parts: &[Part<'_>]) -> bool {
+fn are_directions(parts: &[ReportPart<'_>]) -> bool {
     let [a, b] = parts else { return false };
     let (a, b) = (a.summary, b.summary);
     a.session.id.is_some()
@@ -154,17 +154,17 @@ fn are_directions(parts: &[Part<'_>]) -> bool {
 }
 
 /// What the console shows; delay over time is a figure here.
-fn screen(parts: &[Part<'_>], directions: bool) -> Screen {
+fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
     let samples = Samples::default();
-    let streams: Vec<Stream<'_>> = parts
+    let streams: Vec<ScreenStream<'_>> = parts
         .iter()
-        .map(|part| Stream { label: part.label, summary: part.summary, samples: &samples })
+        .map(|part| ScreenStream { label: part.label, summary: part.summary, samples: &samples })
         .collect();
     Screen::new(&streams, if directions { Relation::Directions } else { Relation::Separate })
 }
 
 /// Delay over time of all parts; `None` without packets.
-fn course(parts: &[Part<'_>]) -> Option<Figure> {
+fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
     let name = |label| match label {
         "Client to server" => "to server",
         "Server to client" => "to client",
@@ -178,10 +178,10 @@ fn course(parts: &[Part<'_>]) -> Option<Figure> {
 }
 
 /// The figures: of the instrument, of each part, of all parts in one.
-fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
+fn groups(report: &HtmlReport<'_>, directions: bool) -> Vec<FigureGroup> {
     let alone = report.parts.len() == 1;
     let mut groups = Vec::new();
-    groups.extend(report.section.map(|s| Group {
+    groups.extend(report.section.map(|s| FigureGroup {
         name: s.title.clone(),
         figures: s.figures.clone(),
         printed: Printed::All,
@@ -195,7 +195,7 @@ fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
         }
         let printed = if alone || directions { Printed::Principal } else { Printed::None };
         let name = if label.is_empty() { "this test" } else { label };
-        groups.push(Group { name: name.to_owned(), figures, printed });
+        groups.push(FigureGroup { name: name.to_owned(), figures, printed });
     }
     if report.parts.len() > 1 {
         let runs: Vec<_> = report
@@ -206,8 +206,8 @@ fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
         let printed = if directions { Printed::None } else { Printed::All };
         let mut figures = figure::of_runs(&runs);
         let measured = report.parts.iter().map(|p| (p.label, p.summary.measured()));
-        figure::say_measured(&mut figures, &figure::measured_of_several(measured));
-        groups.push(Group { name: "side by side".into(), figures, printed });
+        figure::label_measured(&mut figures, &figure::measured_of_several(measured));
+        groups.push(FigureGroup { name: "side by side".into(), figures, printed });
     }
     groups.retain(|g| !g.figures.is_empty());
     groups
@@ -225,7 +225,7 @@ fn of_instrument(s: &Section, title: &str) -> Markup {
     }
 }
 
-fn title(report: &Report<'_>) -> String {
+fn title(report: &HtmlReport<'_>) -> String {
     if let Some(section) = report.section {
         return sentence(&section.title);
     }
@@ -258,7 +258,7 @@ fn list(lines: &[String]) -> Markup {
 }
 
 /// How far to believe one part, and every warning about it.
-fn belief(part: &Part<'_>, alone: bool) -> Markup {
+fn belief(part: &ReportPart<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
     let warnings = &part.summary.warnings;
     if opinion.belief.is_empty() && warnings.is_empty() {
@@ -275,7 +275,7 @@ fn belief(part: &Part<'_>, alone: bool) -> Markup {
 }
 
 /// What was found in one part, and how well its quality for each use is known.
-fn meaning(part: &Part<'_>, alone: bool) -> Markup {
+fn meaning(part: &ReportPart<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
     html! {
         h3 { (heading(part, "In words", alone)) }

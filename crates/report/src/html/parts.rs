@@ -2,7 +2,7 @@
 
 use crate::draw;
 use crate::escape::script_safe;
-use crate::figure::{Figure, Trace, View};
+use crate::figure::{Figure, FigureView, Trace};
 pub(super) use crate::typography::micro;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 /// One direction of a test, or one of several runs to compare.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct ReportPart<'a> {
     /// Its name; ignored if there is only one part.
     pub label: &'a str,
     /// What was tested; `None` if only the summary is known.
@@ -57,7 +57,7 @@ pub(super) fn head(columns: &[impl AsRef<str>]) -> Markup {
     }
 }
 
-pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
+pub(super) fn heading(part: &ReportPart<'_>, text: &str, alone: bool) -> String {
     if alone { text.to_owned() } else { format!("{text} – {}", part.label) }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
 
 /// Figures that belong together: those of a direction or run, of an instrument, or of several runs in one.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct FigureGroup {
     /// Its name in the switch; empty if it is the only one.
     pub name: String,
     /// Its figures.
@@ -123,7 +123,7 @@ pub(super) enum Printed {
 /// The figures of a stream that are printed: the others explain details.
 const PRINCIPAL: [&str; 3] = ["jitter", "dejitter", "loss-lengths"];
 
-impl Group {
+impl FigureGroup {
     fn prints(&self, figure: &Figure) -> bool {
         let is = |id: &&str| {
             figure.id.strip_prefix(*id).is_some_and(|rest| {
@@ -139,22 +139,22 @@ impl Group {
 }
 
 /// The views with their names in addresses and on their tabs, and what is said where a group has no figure of one.
-const TABS: [(View, &str, &str, &str); 4] = [
-    (View::Time, "time", "over time", "There is nothing to draw over time."),
-    (View::Distribution, "distribution", "distribution", "There is no distribution to draw."),
-    (View::Buffer, "buffer", "buffer", "There is no choice of a buffer to draw."),
-    (View::Loss, "loss", "loss", "No packet was lost, copied or overtaken: there is nothing to draw."),
+const TABS: [(FigureView, &str, &str, &str); 4] = [
+    (FigureView::Time, "time", "over time", "There is nothing to draw over time."),
+    (FigureView::Distribution, "distribution", "distribution", "There is no distribution to draw."),
+    (FigureView::Buffer, "buffer", "buffer", "There is no choice of a buffer to draw."),
+    (FigureView::Loss, "loss", "loss", "No packet was lost, copied or overtaken: there is nothing to draw."),
 ];
 
 /// The figures: as static drawings, which the script replaces by interactive ones behind tabs. Static ones are for
 /// print and for readers without scripts.
-pub(super) fn plots(groups: &[Group]) -> Markup {
+pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
     if groups.iter().all(|g| g.figures.is_empty()) {
         return html! {
             section.plots { h2 { "Figures" } p { "No packet arrived: there is nothing to draw." } }
         };
     }
-    let has = |view: View| groups.iter().flat_map(|g| &g.figures).any(|f| f.view() == view);
+    let has = |view: FigureView| groups.iter().flat_map(|g| &g.figures).any(|f| f.view() == view);
     let tabs: Vec<_> = TABS.iter().filter(|tab| has(tab.0)).collect();
     html! {
         section.plots {
@@ -193,7 +193,7 @@ pub(super) fn plots(groups: &[Group]) -> Markup {
 }
 
 /// Figures of one view of a group, or the sentence that there is none.
-fn view(k: usize, group: &Group, (view, id, _, without): &(View, &str, &str, &str)) -> Markup {
+fn view(k: usize, group: &FigureGroup, (view, id, _, without): &(FigureView, &str, &str, &str)) -> Markup {
     let figures: Vec<&Figure> = group.figures.iter().filter(|f| f.view() == *view).collect();
     html! {
         @for f in &figures {
@@ -222,7 +222,7 @@ fn anchor(id: &str) -> String {
 }
 
 /// The figures for the script, by their names.
-pub(super) fn data(first: Option<&Figure>, groups: &[Group]) -> Markup {
+pub(super) fn data(first: Option<&Figure>, groups: &[FigureGroup]) -> Markup {
     let list: Vec<&Figure> = first.into_iter().chain(groups.iter().flat_map(|g| &g.figures)).collect();
     // Figures contain only finite numbers and strings, which can always be serialised.
     let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());

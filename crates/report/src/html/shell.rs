@@ -15,7 +15,7 @@ const ONLY_INLINE: &str =
 
 /// The site that a page is part of.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
+pub struct PageFrame<'a> {
     /// Address of its style sheet.
     pub style: &'a str,
     /// Addresses of its scripts.
@@ -28,7 +28,7 @@ pub struct Frame<'a> {
 pub fn document(
     title: &str,
     program: &str,
-    frame: Option<&Frame<'_>>,
+    frame: Option<&PageFrame<'_>>,
     header: &Markup,
     body: &Markup,
 ) -> Markup {

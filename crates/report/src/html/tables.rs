@@ -1,10 +1,10 @@
 //! The tables of figures.
 
 use super::parts::{head, scrolling};
-use super::{Part, heading};
-use crate::figure::{Unit, group_thousands, value_label};
+use super::{ReportPart, heading};
+use crate::figure::{AxisUnit, group_thousands, value_label};
 use crate::mean;
-use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit, selectors};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarUnit, selectors};
 use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
@@ -33,7 +33,7 @@ pub fn what(s: &Summary) -> String {
 }
 
 fn time(ns: f64) -> String {
-    value_label(Unit::Time, ns)
+    value_label(AxisUnit::Time, ns)
 }
 
 fn count(n: u64) -> String {
@@ -50,7 +50,7 @@ fn integer(value: Option<i64>) -> String {
 }
 
 /// The counts and the tables of distributions, rates and figures.
-pub fn section(part: &Part<'_>, alone: bool) -> Markup {
+pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
         section.tables {
@@ -68,7 +68,7 @@ fn counts(s: &Summary) -> Markup {
     let c = &s.counts;
     let of = |part: u64, whole: u64| match whole {
         0 => count(part),
-        _ => format!("{} ({})", count(part), value_label(Unit::Share, part as f64 / whole as f64)),
+        _ => format!("{} ({})", count(part), value_label(AxisUnit::Share, part as f64 / whole as f64)),
     };
     let observable = s.reordering.observable;
     let hidden = || "not observable with TCP".to_owned();
@@ -232,10 +232,10 @@ fn all_figures(s: &Summary) -> Markup {
 }
 
 /// A value of `figure` in the typography of pages.
-pub(super) fn shown(figure: &Scalar, value: Number) -> String {
+pub(super) fn shown(figure: &Scalar, value: ExactNumber) -> String {
     match figure.unit {
-        InUnit::Time => value_label(Unit::Time, value.as_f64()),
-        InUnit::Share => value_label(Unit::Share, value.as_f64()),
+        ScalarUnit::Time => value_label(AxisUnit::Time, value.as_f64()),
+        ScalarUnit::Share => value_label(AxisUnit::Share, value.as_f64()),
         _ => group_thousands(&figure.show(value)).replace('-', "−"),
     }
 }

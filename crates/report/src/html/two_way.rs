@@ -1,11 +1,11 @@
 //! What a two-way test has in addition to its round trips: each direction on its own, and how requests were sent.
 
-use super::{Part, heading, tables};
+use super::{ReportPart, heading, tables};
 use crate::text;
 use maud::{Markup, html};
 
 /// The directions and the remarks; empty for a one-way test.
-pub fn section(part: &Part<'_>, alone: bool) -> Markup {
+pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     let Some(t) = s.two_way.as_deref() else { return Markup::default() };
     let both = [("there", t.up.as_ref()), ("back", t.down.as_ref())];

@@ -1,15 +1,15 @@
 //! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
-use super::{Part, heading, table};
+use super::{ReportPart, heading, table};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use maud::{Markup, html};
 
 /// Most rows of either on a page; the JSON has all of them.
-const ROWS: usize = 1000;
+const MAX_ROWS: usize = 1000;
 
 /// Both tables; empty if the test has neither windows nor several segments.
-pub fn section(part: &Part<'_>, alone: bool) -> Markup {
+pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
         @if !s.intervals.is_empty() || s.segments.len() > 1 {
@@ -39,7 +39,7 @@ fn stretches(s: &Summary) -> Markup {
     let rows: Vec<Vec<String>> = s
         .segments
         .iter()
-        .take(ROWS)
+        .take(MAX_ROWS)
         .map(|g| {
             vec![
                 format!("{} to {}", g.first_seq, g.last_seq),
@@ -62,7 +62,7 @@ fn stretches(s: &Summary) -> Markup {
 
 fn windows(s: &Summary) -> Markup {
     let Some(first) = s.intervals.first() else { return Markup::default() };
-    let rows: Vec<Vec<String>> = s.intervals.iter().take(ROWS).map(window).collect();
+    let rows: Vec<Vec<String>> = s.intervals.iter().take(MAX_ROWS).map(window).collect();
     let columns = [
         "from",
         "sent",
@@ -80,8 +80,8 @@ fn windows(s: &Summary) -> Markup {
     ];
     html! {
         h3 { "Windows of " (eng4(first.length_ns)) }
-        @if s.intervals.len() > ROWS {
-            p { "The first " (ROWS) " of " (s.intervals.len()) "; the JSON has all." }
+        @if s.intervals.len() > MAX_ROWS {
+            p { "The first " (MAX_ROWS) " of " (s.intervals.len()) "; the JSON has all." }
         }
         (table(&names(&columns), &rows))
     }

@@ -1,13 +1,13 @@
 //! Captured traffic in the report: round trips between two points, and TCP connections.
 
 use super::Section;
-use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, say_measured};
+use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, label_measured, of_passive, of_tcp};
 use crate::text::describe_band;
 use crate::text::screen::Screen;
 use jitlat_core::units;
 use jitlat_passive::tcp::{DirectionFigures, TcpResult, explain_delays};
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
+use jitlat_passive::{MatchedFigures, PassiveResult, PingFigures, PingSource, SpreadFigures};
 
 /// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
 pub fn passive_section(
@@ -48,7 +48,7 @@ pub fn passive_section(
 
 fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     let s = &r.summary;
-    let way = |name: &str, w: &WayFigures| {
+    let way = |name: &str, w: &MatchedFigures| {
         let loss = w.loss_ratio.map_or(String::new(), |l| format!(" ({:.3} %)", l * 100.0));
         format!(
             "{name}: {} of {} packets matched, {} lost{loss}, {} duplicated, {} reordered.",
@@ -83,7 +83,7 @@ pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&Passiv
     if let Some(t) = drawn {
         figures.extend(of_passive(&PassiveRun::new(t)));
     }
-    say_measured(&mut figures, &measured);
+    label_measured(&mut figures, &measured);
     let row = |name: &str, f: &dyn Fn(&DirectionFigures) -> u64| {
         vec![name.to_owned(), f(&c.up).to_string(), f(&c.down).to_string()]
     };

@@ -6,7 +6,7 @@ use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 
 /// Most causes listed; more are only counted.
-const CAUSES: usize = 5;
+const MAX_CAUSES: usize = 5;
 
 /// The verdicts of some streams, with their labels if there are several. Empty if none has one.
 pub fn answers(streams: &[(&str, &Summary)], options: &TextOptions) -> String {
@@ -22,12 +22,12 @@ pub fn answers(streams: &[(&str, &Summary)], options: &TextOptions) -> String {
 fn write(page: &mut Page, label: &str, answer: &Answer) {
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
     page.lead(answer.severity.into(), &format!("{label}{}", answer.headline));
-    for cause in answer.causes.iter().take(CAUSES) {
+    for cause in answer.causes.iter().take(MAX_CAUSES) {
         let (_, look) = mark(cause.severity.into());
         page.marked(&format!("{}:", cause.severity.name()), Some(look), &why(cause));
     }
-    if answer.causes.len() > CAUSES {
-        page.item(&format!("and {} more", count((answer.causes.len() - CAUSES) as u64, "cause")));
+    if answer.causes.len() > MAX_CAUSES {
+        page.item(&format!("and {} more", count((answer.causes.len() - MAX_CAUSES) as u64, "cause")));
     }
     if let Some(uses) = uses(answer) {
         page.item(&uses);

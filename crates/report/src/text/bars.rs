@@ -6,9 +6,9 @@ use jitlat_core::summary::Summary;
 use std::collections::BTreeMap;
 
 /// Characters of the longest bar.
-const BAR: u64 = 40;
+const MAX_BAR_CHARS: u64 = 40;
 /// Values shown one by one; larger ones are grouped, up to the next power of two.
-const SINGLE: i64 = 12;
+const MAX_SINGLE_VALUE: i64 = 12;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
     let c = &s.counts;
@@ -69,7 +69,7 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
     for (first, last, n) in lines {
         let label = if first == last { first.to_string() } else { format!("{first} to {last}") };
         // Every value that occurs is visible.
-        let length = (n * BAR).div_ceil(most) as usize;
+        let length = (n * MAX_BAR_CHARS).div_ceil(most) as usize;
         page.line(&format!("{}{label:>11}  {n:>9}  {}", Page::INDENT, "#".repeat(length)));
     }
 }
@@ -77,7 +77,11 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
 /// Values of one line have the same result.
 fn range_of(value: i64) -> i64 {
     let magnitude = value.saturating_abs();
-    if magnitude <= SINGLE { value } else { value.signum() * (SINGLE + i64::from(magnitude.ilog2())) }
+    if magnitude <= MAX_SINGLE_VALUE {
+        value
+    } else {
+        value.signum() * (MAX_SINGLE_VALUE + i64::from(magnitude.ilog2()))
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Page, dash};
 use jitlat_core::spec::{Direction, Transport};
-use jitlat_core::summary::{Distribution, Percent, Rate, Resolution, Summary};
+use jitlat_core::summary::{Distribution, MeanRate, Percent, PercentileResolution, Summary};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64, rate_line};
 
 const CLASSIC_PERCENTS: [(Percent, &str); 6] = [
@@ -36,7 +36,7 @@ fn periods(page: &mut Page, s: &Summary) {
         bytes => bytes.to_string(),
     };
     page.line(&format!("{:<61}User Throughput", format!("payload = {payload} bytes per packet.")));
-    let rate = |r: Option<&Rate>| match r {
+    let rate = |r: Option<&MeanRate>| match r {
         Some(r) => rate_line(r.period_ns, r.rate_pps, r.throughput_bps),
         None => "-".to_owned(),
     };
@@ -130,7 +130,7 @@ fn jitter(page: &mut Page, s: &Summary) {
     page.blank();
     page.line("Jitter (PDV) percentile:");
     for (p, name) in CLASSIC_PERCENTS {
-        let few = d.percentiles_resolution.at(p) == Some(Resolution::ResolutionLimited)
+        let few = d.percentiles_resolution.at(p) == Some(PercentileResolution::ResolutionLimited)
             && p != Percent(100_000)
             && d.n > 0;
         let note = if few { " (the largest: too few packets)" } else { "" };

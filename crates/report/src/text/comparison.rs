@@ -1,9 +1,9 @@
 //! Several runs on the console: a table, then whether the differences are significant.
 
-use super::{Look, Page, TextOptions, dash, printable};
+use super::{Page, TextOptions, WordStyle, dash, printable};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::units::eng4_f64;
-use jitlat_verdict::compare::{Basis, Cell, Comparison, Grid, Outcome};
+use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome};
 use jitlat_verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
 /// Characters of the row's name, of the figure's name, of a column.
@@ -12,7 +12,7 @@ const FIGURE: usize = 16;
 const COLUMN: usize = 12;
 
 /// The table and the verdicts.
-pub fn comparison(grid: &Grid, options: &TextOptions) -> String {
+pub fn comparison(grid: &ComparisonGrid, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     table(&mut page, grid);
     notes(&mut page, grid);
@@ -25,19 +25,20 @@ pub fn comparison(grid: &Grid, options: &TextOptions) -> String {
 }
 
 /// A line of the table: its name, and the text of a cell.
-type Line<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
+type ComparisonLine<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 
 /// The number of runs, if there are several, then the headline figures.
-fn lines_of_table() -> Vec<Line<'static>> {
-    let runs: Line<'_> = ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
+fn lines_of_table() -> Vec<ComparisonLine<'static>> {
+    let runs: ComparisonLine<'_> =
+        ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
     let headlines = SCALARS.iter().filter(|f| f.headline);
-    let line = |f: &'static Scalar| -> Line<'static> {
+    let line = |f: &'static Scalar| -> ComparisonLine<'static> {
         (f.label, Box::new(|c| c.scalar(f.key).map(|value| f.show(value))))
     };
     core::iter::once(runs).chain(headlines.map(line)).collect()
 }
 
-fn table(page: &mut Page, grid: &Grid) {
+fn table(page: &mut Page, grid: &ComparisonGrid) {
     let lines = lines_of_table();
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
     let lead = if named { ROW + FIGURE } else { FIGURE };
@@ -64,7 +65,7 @@ fn table(page: &mut Page, grid: &Grid) {
             text.trim_end().to_owned()
         };
         let head = line("", "", &grid.columns[from..to].iter().map(|c| printable(c)).collect::<Vec<_>>());
-        let head = page.painted(Look::Heading, &head);
+        let head = page.painted(WordStyle::Heading, &head);
         page.line(&head);
         for row in &grid.rows {
             let mut name = printable(&row.name);
@@ -91,19 +92,19 @@ fn clip(text: &str, width: usize) -> String {
 }
 
 /// Notes that are needed to read the table.
-fn notes(page: &mut Page, grid: &Grid) {
+fn notes(page: &mut Page, grid: &ComparisonGrid) {
     let notes = notes_on(grid);
     if notes.is_empty() {
         return;
     }
     page.blank();
     for note in notes {
-        page.marked("note:", Some(Look::Note), note);
+        page.marked("note:", Some(WordStyle::Note), note);
     }
 }
 
 /// What is to be known to read the figures of `grid`.
-pub(super) fn notes_on(grid: &Grid) -> Vec<&'static str> {
+pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     let cells = || grid.rows.iter().flat_map(|r| r.cells.iter().flatten());
     let mut notes = Vec::new();
     if cells().any(|c| !c.latency_trusted) {
@@ -134,12 +135,12 @@ pub(super) fn floor(c: &Comparison) -> Option<String> {
 }
 
 /// How the outcome of `c` looks.
-fn look(c: &Comparison) -> Look {
+fn look(c: &Comparison) -> WordStyle {
     match outcome(c) {
-        "worse" => Look::Poor,
-        "better" | "same" => Look::Good,
-        "refused" => Look::Bad,
-        _ => Look::Note,
+        "worse" => WordStyle::Poor,
+        "better" | "same" => WordStyle::Good,
+        "refused" => WordStyle::Bad,
+        _ => WordStyle::Note,
     }
 }
 
@@ -150,11 +151,11 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     for u in c.unlike.iter().filter(|u| !u.what.is_vital()) {
         page.marked(
             "warning:",
-            Some(Look::Poor),
+            Some(WordStyle::Poor),
             &format!("{}; the difference may have its cause there", printable(&u.text)),
         );
     }
-    if c.outcome == Outcome::Refused {
+    if c.outcome == ComparisonOutcome::Refused {
         return;
     }
     let what = c.basis.noun();

@@ -1,9 +1,9 @@
 //! What the classic report did not contain: what the figures mean, how reliable they are, and why.
 
-use super::{Look, Page, count, dash, printable, share, two_way};
+use super::{Page, WordStyle, count, dash, printable, share, two_way};
 use crate::mean;
 use jitlat_core::clock::SyncState;
-use jitlat_core::scalars::{Number, Selector, selectors};
+use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
@@ -51,7 +51,7 @@ fn further(page: &mut Page, s: &Summary) {
         let computed = selector.scalar.is_computed();
         selector.of(s).filter(|_| computed).map(|value| (selector, value))
     };
-    let figures: Vec<(Selector, Number)> = selectors().filter_map(found).collect();
+    let figures: Vec<(Selector, ExactNumber)> = selectors().filter_map(found).collect();
     if figures.is_empty() {
         return;
     }
@@ -442,7 +442,7 @@ fn warnings(page: &mut Page, s: &Summary) {
     }
     page.heading("Warnings");
     for w in &s.warnings {
-        page.marked("warning:", Some(Look::Poor), &printable(&w.text));
+        page.marked("warning:", Some(WordStyle::Poor), &printable(&w.text));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an access link explains of the round trips, and which link the results of a sweep suggest.
 
-use jitlat_core::link::Link;
-use jitlat_core::link::{Fit, Layer, milliseconds};
+use jitlat_core::link::AccessLink;
+use jitlat_core::link::{Layer, LinkFit, milliseconds};
 use jitlat_core::time::Span;
 use jitlat_core::units;
 use jitlat_passive::fit_sizes;
@@ -9,9 +9,9 @@ use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use std::fmt::Write as _;
 
 /// Most sizes shown.
-const SHOWN: usize = 12;
+const MAX_SIZES: usize = 12;
 
-fn heading(link: &Link) -> String {
+fn heading(link: &AccessLink) -> String {
     let tunnel = if link.tunnel > 0 { format!(", {} B of tunnel", link.tunnel) } else { String::new() };
     let (up, down) = (units::bit_rate(link.up as f64), units::bit_rate(link.down as f64));
     format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
@@ -27,11 +27,11 @@ pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     t
 }
 
-fn compare(t: &mut String, link: &Link, sizes: &[SizeFigures]) {
+fn compare(t: &mut String, link: &AccessLink, sizes: &[SizeFigures]) {
     t.push_str(&heading(link));
     let mut common: Vec<_> = sizes.iter().collect();
     common.sort_by_key(|s| std::cmp::Reverse(s.pairs));
-    common.truncate(SHOWN);
+    common.truncate(MAX_SIZES);
     common.sort_by_key(|s| (s.out_length, s.in_length));
     // Writing to a string cannot fail.
     let _ = writeln!(t, "{:32}{:^27} {:^26} {:^26}", "", "model, ms", "measured, ms", "measured - model, ms");
@@ -82,7 +82,7 @@ fn compare(t: &mut String, link: &Link, sizes: &[SizeFigures]) {
     }
 }
 
-fn describe(t: &mut String, fit: Option<&Fit>, sizes: &[SizeFigures]) {
+fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
     let Some(f) = fit else {
         let same = sizes.iter().filter(|s| s.out_length == s.in_length).count();
         let _ = writeln!(
@@ -126,7 +126,7 @@ fn describe(t: &mut String, fit: Option<&Fit>, sizes: &[SizeFigures]) {
 }
 
 /// Tables of the link for some UDP payloads: sizes layer by layer, and delays.
-pub fn tables(link: &Link, payloads: &[u64]) -> String {
+pub fn tables(link: &AccessLink, payloads: &[u64]) -> String {
     let mut t = heading(link);
     let wires: Vec<_> = payloads.iter().map(|p| link.of_payload(*p)).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -153,7 +153,7 @@ pub fn tables(link: &Link, payloads: &[u64]) -> String {
         row(name, &|i| layer(i).map_or("-".to_owned(), total));
     }
     row("cells", &|i| wires[i].cells.map_or("-".to_owned(), |c| c.to_string()));
-    let ip = |i: usize| Link::ip_length(payloads[i]);
+    let ip = |i: usize| AccessLink::ip_length(payloads[i]);
     row("delay down (ms)", &|i| milliseconds(link.delay_down(ip(i))));
     row("delay up (ms)", &|i| milliseconds(link.delay_up(ip(i))));
     row("RTT of the link (ms)", &|i| milliseconds(link.rtt(ip(i), ip(i))));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_the_seed() {
-        let link: Link = "pppoe-llc,up=128k,down=512k,tunnel=28".parse().unwrap();
+        let link: AccessLink = "pppoe-llc,up=128k,down=512k,tunnel=28".parse().unwrap();
         let t = tables(&link, &[40, 340, 640, 940, 1240]);
         for row in [
             "RFC1483                        128       428       728      1028      1328",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Whether the text may contain colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Style {
+pub enum TextStyle {
     /// For pipes and files.
     #[default]
     Plain,
@@ -19,7 +19,7 @@ pub struct TextOptions {
     /// Also print the latency corrected by the clock estimate (`-C`), after the raw values.
     pub corrected: bool,
     /// Whether to use colours.
-    pub style: Style,
+    pub style: TextStyle,
     /// Columns at which sentences are wrapped.
     pub width: usize,
     /// Whether characters beyond ASCII can be shown.
@@ -28,7 +28,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> TextOptions {
-        TextOptions { corrected: false, style: Style::Plain, width: 80, unicode: false }
+        TextOptions { corrected: false, style: TextStyle::Plain, width: 80, unicode: false }
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn count(n: u64, what: &str) -> String {
 
 /// The style of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum WordStyle {
     Heading,
     Good,
     Note,
@@ -61,32 +61,32 @@ pub(super) enum Look {
     Bad,
 }
 
-impl Look {
+impl WordStyle {
     pub(super) fn ansi(self) -> &'static str {
         match self {
-            Look::Heading => "1",
-            Look::Good => "32",
-            Look::Note => "36",
-            Look::Poor => "33",
-            Look::Bad => "1;31",
+            WordStyle::Heading => "1",
+            WordStyle::Good => "32",
+            WordStyle::Note => "36",
+            WordStyle::Poor => "33",
+            WordStyle::Bad => "1;31",
         }
     }
 }
 
 /// The word for a level, and its style.
-pub(super) fn mark(level: Level) -> (&'static str, Look) {
+pub(super) fn mark(level: Level) -> (&'static str, WordStyle) {
     match level {
-        Level::Good => ("good:", Look::Good),
-        Level::Note => ("note:", Look::Note),
-        Level::Poor => ("poor:", Look::Poor),
-        Level::Bad => ("bad:", Look::Bad),
+        Level::Good => ("good:", WordStyle::Good),
+        Level::Note => ("note:", WordStyle::Note),
+        Level::Poor => ("poor:", WordStyle::Poor),
+        Level::Bad => ("bad:", WordStyle::Bad),
     }
 }
 
 /// The text so far, with methods for headings, statements, findings.
 pub struct Page {
     pub(super) text: String,
-    style: Style,
+    style: TextStyle,
     pub(super) width: usize,
 }
 
@@ -109,10 +109,10 @@ impl Page {
         self.text.push('\n');
     }
 
-    pub(super) fn painted(&self, look: Look, text: &str) -> String {
+    pub(super) fn painted(&self, look: WordStyle, text: &str) -> String {
         match self.style {
-            Style::Plain => text.to_owned(),
-            Style::Colour => format!("\x1b[{}m{text}\x1b[0m", look.ansi()),
+            TextStyle::Plain => text.to_owned(),
+            TextStyle::Colour => format!("\x1b[{}m{text}\x1b[0m", look.ansi()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Page {
         if !self.text.is_empty() {
             self.blank();
         }
-        let title = self.painted(Look::Heading, title);
+        let title = self.painted(WordStyle::Heading, title);
         self.line(&title);
     }
 
@@ -161,7 +161,7 @@ impl Page {
     }
 
     /// Adds a statement after a mark.
-    pub(super) fn marked(&mut self, mark: &str, look: Option<Look>, text: &str) {
+    pub(super) fn marked(&mut self, mark: &str, look: Option<WordStyle>, text: &str) {
         let mut column = Page::INDENT.len() + mark.chars().count();
         let shown = look.map_or_else(|| mark.to_owned(), |look| self.painted(look, mark));
         let _ = write!(self.text, "{}{shown}", Page::INDENT);

@@ -6,8 +6,8 @@ use jitlat_core::units;
 use jitlat_passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
 use jitlat_passive::verdict::{describe_identity, list_prefixes};
 use jitlat_passive::{
-    FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, SpreadFigures,
-    WayFigures,
+    BandSpacing, FlowFigures, LinkQuestion, MatchedFigures, PassiveResult, PassiveSummary, PingFigures,
+    PingSource, SpreadFigures,
 };
 use std::fmt::Write as _;
 
@@ -53,7 +53,7 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     let _ = writeln!(t, "  packets are identified by {}", describe_identity(&r.identity));
     let _ = writeln!(t);
     let _ = writeln!(t, "{:<22}{:>14} {:>14}", "", "OUT (to MON)", "IN (to REF)");
-    let mut row = |name: &str, f: &dyn Fn(&WayFigures) -> String| {
+    let mut row = |name: &str, f: &dyn Fn(&MatchedFigures) -> String| {
         let _ = writeln!(t, "{name:<22}{:>14} {:>14}", f(&s.out), f(&s.back));
     };
     row("seen at reference", &|w| w.counts.seen_at_reference.to_string());
@@ -64,7 +64,7 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     row("duplicated", &|w| w.counts.duplicates.to_string());
     row("reordered", &|w| w.counts.reordered.to_string());
     for (name, count) in [
-        ("captured twice", (|w| w.counts.captured_twice) as fn(&WayFigures) -> u64),
+        ("captured twice", (|w| w.counts.captured_twice) as fn(&MatchedFigures) -> u64),
         ("ambiguous, dropped", |w| w.counts.ambiguous),
         ("outside the overlap", |w| w.counts.outside),
         ("not seen at source", |w| w.counts.unseen),
@@ -139,7 +139,7 @@ pub const CAPTURE_COLUMNS: [&str; 9] =
 /// What a capture says of its round trips, in a row.
 pub fn capture_row(label: &str, r: &PassiveResult) -> [String; 9] {
     let s = &r.summary;
-    let loss = |w: &WayFigures| w.loss_ratio.map_or("-".to_owned(), |l| format!("{:.3} %", l * 100.0));
+    let loss = |w: &MatchedFigures| w.loss_ratio.map_or("-".to_owned(), |l| format!("{:.3} %", l * 100.0));
     let [min, p50, p95, max] = match s.rtt_ns {
         Some(f) => [f.min, f.median, f.p95, f.max].map(units::eng4),
         None => [(); 4].map(|()| "-".to_owned()),
@@ -166,7 +166,7 @@ pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
 }
 
 /// Describes a band.
-pub fn describe_band(l: &Level) -> String {
+pub fn describe_band(l: &BandSpacing) -> String {
     let apart = units::eng4_f64(l.spacing_ns);
     let mut text = match l.of_differences {
         true => format!("{:.0} % of the moves between neighbouring pairs are {apart}", 100.0 * l.strength),

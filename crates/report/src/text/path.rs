@@ -1,7 +1,7 @@
 //! The routers of a path, one line each.
 
 use super::{Page, TextOptions, count};
-use jitlat_core::path::{End, Hop, Path};
+use jitlat_core::path::{Hop, Path, PathEnd};
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
@@ -42,8 +42,8 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
             if seen.is_empty() { "-".to_owned() } else { seen.join(" ") }
         );
         match hop.end {
-            Some(End::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
-            Some(End::Destination) | None => {}
+            Some(PathEnd::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
+            Some(PathEnd::Destination) | None => {}
         }
         page.line(line.trim_end());
         for other in hop.responders.iter().skip(1) {

@@ -6,18 +6,18 @@ use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
 /// Lines of a histogram, without its title and the line of what lies beyond.
-const LINES: usize = 8;
+const HISTOGRAM_LINES: usize = 8;
 
 /// What plots are drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Canvas {
+pub struct PlotCanvas {
     /// Columns.
     pub width: usize,
     /// Whether characters beyond ASCII can be shown.
     pub unicode: bool,
 }
 
-impl Canvas {
+impl PlotCanvas {
     /// The characters for eight levels, from the lowest.
     pub(super) fn levels(self) -> [char; 8] {
         match self.unicode {
@@ -39,14 +39,14 @@ impl Canvas {
 
 /// The distribution's histogram in at most ten lines, with the number of values beyond its limit. Empty if there is no
 /// histogram.
-pub fn histogram(title: &str, distribution: &Distribution, canvas: Canvas) -> String {
+pub fn histogram(title: &str, distribution: &Distribution, canvas: PlotCanvas) -> String {
     shifted_histogram(title, distribution, 0, canvas)
 }
 
 /// The same with every value shifted by `shift` ns: latency corrected by the clock estimate.
-pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: Canvas) -> String {
+pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: PlotCanvas) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
-    let merged = h.counts.len().div_ceil(LINES).max(1);
+    let merged = h.counts.len().div_ceil(HISTOGRAM_LINES).max(1);
     let mut lines: Vec<(String, u64)> = h
         .counts
         .chunks(merged)
@@ -79,7 +79,7 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, c
 /// Delay over time: latency against arrival time, one column for each slice of the run, with the largest and the median
 /// value, and where packets are missing. `name` says what the values are; `shift` is added to each, in ns. Empty if
 /// nothing arrived.
-pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canvas: Canvas) -> String {
+pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canvas: PlotCanvas) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
     let columns = canvas.width.saturating_sub(12).clamp(10, 200);
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use jitlat_core::summary::Histogram;
 
-    const ASCII: Canvas = Canvas { width: 60, unicode: false };
+    const ASCII: PlotCanvas = PlotCanvas { width: 60, unicode: false };
 
     #[test]
     fn a_histogram_keeps_its_overflow_in_sight() {
@@ -166,7 +166,7 @@ mod tests {
             counts,
         };
         let d = Distribution { n: 1000, histogram: Some(histogram_), ..Distribution::default() };
-        let unicode = histogram("Latency", &d, Canvas { width: 60, unicode: true });
+        let unicode = histogram("Latency", &d, PlotCanvas { width: 60, unicode: true });
         assert!(
             unicode
                 .lines()
@@ -190,7 +190,7 @@ mod tests {
         let sent: Vec<i64> = seq.iter().map(|s| i64::from(*s) * 20_000_000).collect();
         let delay: Vec<i64> = seq.iter().map(|s| if s % 33 == 0 { 9_000_000 } else { 1_000_000 }).collect();
         let samples = Samples { seq, sent, delay, ..Samples::default() };
-        let unicode = Canvas { width: 62, unicode: true };
+        let unicode = PlotCanvas { width: 62, unicode: true };
         assert!(burstiness("Latency", &samples, 0, 101, ASCII).is_ascii());
         insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, unicode), @"
         Latency against arrival time

@@ -3,7 +3,7 @@
 use jitlat_core::units;
 use jitlat_passive::SpreadFigures;
 use jitlat_passive::tcp::{
-    BetweenPoints, Connection, DirectionBetween, DirectionFigures, TcpResult, explain_delays,
+    BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection, TcpResult, explain_delays,
 };
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub fn tcp(r: &TcpResult, top: usize) -> String {
     t
 }
 
-fn connection(t: &mut String, c: &Connection) {
+fn connection(t: &mut String, c: &ObservedConnection) {
     let _ = writeln!(
         t,
         "\n{} > {}  {}, {} long",

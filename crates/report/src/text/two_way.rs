@@ -5,7 +5,9 @@ use super::{Page, TextOptions, count, dash, printable};
 use jitlat_core::Schedule;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Percent, Summary};
-use jitlat_core::twoway::{Directions, FarReport, NotAnswers, Sending, TcpStats, TwoWayFigures, Way};
+use jitlat_core::twoway::{
+    DirectionResult, Directions, FarReport, NotAnswers, SendingMode, TcpStats, TwoWayFigures,
+};
 use jitlat_core::units::{eng4, eng4_f64, full_f64};
 
 /// `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
@@ -94,10 +96,10 @@ fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
 fn sending(page: &mut Page, t: &TwoWayFigures) {
     let timeout = t.timeout_ns.map(|t| format!("; answers were waited for {}", eng4(t))).unwrap_or_default();
     page.item(&match t.sending {
-        Sending::OpenLoop => {
+        SendingMode::OpenLoop => {
             format!("open loop: requests left on schedule, whatever became of earlier ones{timeout}")
         }
-        Sending::StopAndWait => format!(
+        SendingMode::StopAndWait => format!(
             "stop and wait: each request left {} after the answer to the one before; while the path stalls \
              nothing is sent, so slow times are under-represented{timeout}",
             eng4(t.wait_ns.unwrap_or(0))
@@ -112,8 +114,8 @@ fn far_report(page: &mut Page, r: &FarReport) {
 /// What the far host reports of a test of one way, in sentences.
 pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
     let stamps = match r.stamps {
-        Some(jitlat_core::Source::User) => "the program's stamps",
-        Some(jitlat_core::Source::Kernel) => "kernel stamps",
+        Some(jitlat_core::StampSource::User) => "the program's stamps",
+        Some(jitlat_core::StampSource::Kernel) => "kernel stamps",
         Some(_) => "hardware stamps",
         None => "stamps of unknown origin",
     };
@@ -167,7 +169,7 @@ fn undetermined(page: &mut Page, d: &Directions) {
     }
 }
 
-fn delay(page: &mut Page, name: &str, way: &Way, clocks: &str) {
+fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
     let l = &way.latency;
     if l.n == 0 {
         return;

@@ -1,11 +1,11 @@
 //! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
-use super::{Look, Page, dash};
+use super::{Page, WordStyle, dash};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 
 /// Most lines.
-const LINES: usize = 40;
+const MAX_LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
     alone(page, &s.intervals, &[]);
@@ -18,7 +18,7 @@ fn stretches(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading("Between changes of the path or of a clock");
-    for g in s.segments.iter().take(LINES) {
+    for g in s.segments.iter().take(MAX_LINES) {
         let step = g.step_ns.map_or_else(String::new, |step| {
             format!(", {}{} from the stretch before", if step > 0 { "+" } else { "" }, eng4(step))
         });
@@ -33,8 +33,8 @@ fn stretches(page: &mut Page, s: &Summary) {
             eng4(g.pdv_max)
         ));
     }
-    if s.segments.len() > LINES {
-        page.item(&format!("and {} more, in the JSON", s.segments.len() - LINES));
+    if s.segments.len() > MAX_LINES {
+        page.item(&format!("and {} more, in the JSON", s.segments.len() - MAX_LINES));
     }
 }
 
@@ -43,17 +43,17 @@ pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
     let Some(first) = shown.first() else { return };
     page.heading(&format!("Windows of {}", eng4(first.length_ns)));
-    if shown.len() > LINES {
+    if shown.len() > MAX_LINES {
         page.item(&format!(
-            "the {LINES} of {} with the most loss and the largest jitter; --json and --intervals have all",
+            "the {MAX_LINES} of {} with the most loss and the largest jitter; --json and --intervals have all",
             shown.len()
         ));
         shown.sort_by_key(|w| std::cmp::Reverse((w.lost, w.pdv_p99)));
-        shown.truncate(LINES);
+        shown.truncate(MAX_LINES);
         shown.sort_by_key(|w| w.start_ns);
     }
     for head in HEAD {
-        let head = page.painted(Look::Heading, head);
+        let head = page.painted(WordStyle::Heading, head);
         page.line(&head);
     }
     shown.into_iter().for_each(|w| page.line(&line(w)));

@@ -137,7 +137,7 @@ pub fn everything() -> Vec<(String, Figure)> {
     let named: Vec<_> = runs.iter().map(|(n, m)| ComparedRun::new(n, &m.summary)).collect();
     let mut beside = figure::of_runs(&named);
     let measured = runs.iter().map(|(name, m)| (*name, m.summary.measured()));
-    figure::say_measured(&mut beside, &figure::measured_of_several(measured));
+    figure::label_measured(&mut beside, &figure::measured_of_several(measured));
     all.extend(beside.into_iter().map(|f| (f.id.clone(), f)));
     all
 }

@@ -6,10 +6,10 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{
-    ClockProbe, Direction, Dscp, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport,
-    WallTime,
+    ClockProbe, Direction, Dscp, PacketRecord, Schedule, Session, Span, Stamp, StampSource, TestSpec,
+    Transport, WallTime,
 };
-use jitlat_report::text::{self, Style};
+use jitlat_report::text::{self, TextStyle};
 
 const START: i64 = 1_763_697_000_000_000_000;
 /// The server's clock is this far ahead.
@@ -66,9 +66,9 @@ fn records(direction: Direction) -> impl Iterator<Item = PacketRecord> {
         let sent = START + i * 10_000_000 + late;
         let arrived = sent + 10_000_000 + jitter + shift;
         let mut r = PacketRecord::new(i);
-        let source = if i < 3 { Source::User } else { Source::Kernel };
+        let source = if i < 3 { StampSource::User } else { StampSource::Kernel };
         r.set(Moment::Sent, Stamp { at: WallTime(sent), source });
-        r.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: Source::Kernel });
+        r.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: StampSource::Kernel });
         r.set_send_lag(Some(Span(2_000 + late / 10)));
         r.set_receive_lag(Some(Span(15_000 + late)));
         r.set_ttl(Some(if i < 600 { 57 } else { 55 }));
@@ -131,8 +131,10 @@ fn colours_only_where_asked_for() {
     let summary = summary(Direction::Up);
     let plain = text::report(&summary, &text::TextOptions::default());
     assert!(!plain.contains('\u{1b}'), "neither ours nor a peer's");
-    let coloured =
-        text::report(&summary, &text::TextOptions { style: Style::Colour, ..text::TextOptions::default() });
+    let coloured = text::report(
+        &summary,
+        &text::TextOptions { style: TextStyle::Colour, ..text::TextOptions::default() },
+    );
     assert!(coloured.contains("\u{1b}[1mClocks\u{1b}[0m"));
     assert!(!coloured.contains("\u{1b}[2J"));
 }

@@ -5,8 +5,8 @@ use crate::common::{GOLDEN, Measured, everything, figures, golden, made_up, run}
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, ComparedRun, DrawnRun, Figure, Mark, Scale, Unit};
-use jitlat_report::html::{self, Part, Report};
+use jitlat_report::figure::{self, AxisScale, AxisUnit, ComparedRun, DrawnRun, Figure, Mark};
+use jitlat_report::html::{self, HtmlReport, ReportPart};
 
 /// Text must not be clipped, nor overlap other text.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -68,7 +68,7 @@ fn every_figure_says_what_where_when_how_many_and_in_which_unit() {
             assert!(drawn.contains(address), "{name}: {address} is not drawn");
         }
         for axis in [Some(&figure.x), Some(&figure.y), figure.right.as_ref()].into_iter().flatten() {
-            let timed = matches!(axis.unit, Unit::Time | Unit::Elapsed) && axis.names.is_empty();
+            let timed = matches!(axis.unit, AxisUnit::Time | AxisUnit::Elapsed) && axis.names.is_empty();
             let unit = axis.unit_name().map(str::to_owned).or(axis.ticks(6).first().map(|t| t.label.clone()));
             let has = |unit: String| ["ns", "µs", "ms", "s", "min", "h"].iter().any(|of| unit.ends_with(of));
             assert!(!timed || unit.is_some_and(has), "{name}: {axis:?}");
@@ -96,7 +96,7 @@ fn a_log_axis_hides_little_of_a_run() {
     ];
     let mut logarithmic = 0;
     let mut check = |name: &str, figure: &Figure| {
-        let is_log = |axis: &figure::Axis| axis.scale == Scale::Log;
+        let is_log = |axis: &figure::Axis| axis.scale == AxisScale::Log;
         logarithmic += u32::from(is_log(&figure.x) || is_log(&figure.y));
         for series in &figure.series {
             let y = figure.right.as_ref().filter(|_| series.on_right).unwrap_or(&figure.y);
@@ -108,7 +108,9 @@ fn a_log_axis_hides_little_of_a_run() {
             };
             match &series.mark {
                 // A cumulative share: how much lies before the axis.
-                Mark::Line { points, .. } | Mark::Step { points } if y.unit == Unit::Share && !is_log(y) => {
+                Mark::Line { points, .. } | Mark::Step { points }
+                    if y.unit == AxisUnit::Share && !is_log(y) =>
+                {
                     let before = points.iter().filter(|p| is_log(&figure.x) && p.0 < figure.x.lo);
                     let hidden = before.map(|p| p.1).fold(0.0, f64::max);
                     assert!(hidden <= 0.1, "{name}: {} hides {hidden} of {}", figure.id, series.name);
@@ -151,16 +153,16 @@ fn exact_samples(m: &Measured) -> [Sample; 2] {
 #[test]
 fn a_card_can_be_read_without_its_page() {
     let card = |runs: &[(&str, &Measured)]| {
-        let parts: Vec<Part<'_>> = runs
+        let parts: Vec<ReportPart<'_>> = runs
             .iter()
-            .map(|(label, m)| Part {
+            .map(|(label, m)| ReportPart {
                 label,
                 session: Some(&m.session),
                 summary: &m.summary,
                 trace: Some(&m.trace),
             })
             .collect();
-        html::first_screen(&Report {
+        html::first_screen(&HtmlReport {
             section: None,
             parts: &parts,
             corrected: false,
@@ -313,7 +315,7 @@ mod any_log {
     use jitlat_core::session::Session;
     use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
     use jitlat_core::time::{Span, WallTime};
-    use jitlat_report::html::{Part, Report, page};
+    use jitlat_report::html::{HtmlReport, ReportPart, page};
     use proptest::prelude::*;
 
     /// Times from ordinary to absurd.
@@ -345,8 +347,8 @@ mod any_log {
                 prop_assert!(!svg.contains("NaN") && !svg.contains("inf\"") && !svg.contains("inf "), "{}", figure.id);
                 prop_assert!(draw::png(&figure, 0.3).is_ok());
             }
-            let part = Part { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
-            let html = page(&Report {
+            let part = ReportPart { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
+            let html = page(&HtmlReport {
                 section: None,
                 parts: &[part],
                 corrected: false,

@@ -4,21 +4,21 @@ use crate::browser::{accessibility, axe, browse, browser, driven, folder, printe
 use crate::common::{Measured, golden, made_up};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Direction, PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
-use jitlat_report::html::{Part, Report, comparison, page};
-use jitlat_verdict::compare::{Grid, Key, LabelledRun, Question};
+use jitlat_core::{Direction, PacketRecord, Session, Stamp, StampSource, TestSpec, WallTime};
+use jitlat_report::html::{HtmlReport, ReportPart, comparison, page};
+use jitlat_verdict::compare::{ComparisonGrid, ComparisonSettings, LabelledRun, RunKey};
 
 fn report(runs: &[(&str, &Measured)]) -> String {
-    let parts: Vec<Part<'_>> = runs
+    let parts: Vec<ReportPart<'_>> = runs
         .iter()
-        .map(|(label, m)| Part {
+        .map(|(label, m)| ReportPart {
             label,
             session: Some(&m.session),
             summary: &m.summary,
             trace: Some(&m.trace),
         })
         .collect();
-    page(&Report {
+    page(&HtmlReport {
         section: None,
         parts: &parts,
         corrected: false,
@@ -61,7 +61,7 @@ fn round_trips_are_called_so() {
         for (moment, at) in
             [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned].into_iter().zip(times)
         {
-            record.set(moment, Stamp { at: WallTime(at), source: Source::Kernel });
+            record.set(moment, Stamp { at: WallTime(at), source: StampSource::Kernel });
         }
         record
     });
@@ -377,7 +377,7 @@ fn sizes_and_times_to_first_paint() {
     assert!(sizes[1] < 3 * sizes[0], "{sizes:?}");
 }
 
-fn compared(runs: &[(&str, &Measured)]) -> Grid {
+fn compared(runs: &[(&str, &Measured)]) -> ComparisonGrid {
     let runs: Vec<LabelledRun> = runs
         .iter()
         .map(|(label, m)| LabelledRun {
@@ -387,7 +387,7 @@ fn compared(runs: &[(&str, &Measured)]) -> Grid {
             samples: m.samples.clone(),
         })
         .collect();
-    Grid::new(&runs, &Key::Label, None, None, &Question::default())
+    ComparisonGrid::new(&runs, &RunKey::Label, None, None, &ComparisonSettings::default())
 }
 
 #[test]

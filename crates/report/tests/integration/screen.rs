@@ -5,9 +5,9 @@ use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{ClockProbe, Direction, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime};
-use jitlat_report::text::screen::{ROWS, Relation, Screen, Stream};
-use jitlat_report::text::{self, Style};
+use jitlat_core::{ClockProbe, Direction, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime};
+use jitlat_report::text::screen::{MAX_ROWS, Relation, Screen, ScreenStream};
+use jitlat_report::text::{self, TextStyle};
 
 const START: i64 = 1_763_697_000_000_000_000;
 const MS: i64 = 1_000_000;
@@ -25,8 +25,8 @@ impl Measured {
         Measured { summary, samples }
     }
 
-    fn stream<'a>(&'a self, label: &'a str) -> Stream<'a> {
-        Stream { label, summary: &self.summary, samples: &self.samples }
+    fn stream<'a>(&'a self, label: &'a str) -> ScreenStream<'a> {
+        ScreenStream { label, summary: &self.summary, samples: &self.samples }
     }
 }
 
@@ -74,8 +74,8 @@ fn records(n: u32, delay: impl Fn(i64) -> Option<i64>) -> Vec<PacketRecord> {
         let sent = START + seq * 20 * MS + (noise(seq + 7) * 60_000.0) as i64;
         let arrived = sent + delay(seq)? + (noise(seq) * 700_000.0) as i64;
         let mut record = PacketRecord::new(seq);
-        record.set(Moment::Sent, Stamp { at: WallTime(sent), source: Source::Kernel });
-        record.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: Source::Kernel });
+        record.set(Moment::Sent, Stamp { at: WallTime(sent), source: StampSource::Kernel });
+        record.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: StampSource::Kernel });
         Some(record)
     };
     let mut rows: Vec<PacketRecord> = (0..i64::from(n)).filter_map(of).collect();
@@ -100,7 +100,7 @@ fn queued(n: u32) -> Measured {
 fn shown(screen: &Screen, options: &text::TextOptions) -> String {
     let page = screen.show(options);
     let rows = page.lines().count();
-    assert!(rows <= ROWS, "{rows} rows:\n{page}");
+    assert!(rows <= MAX_ROWS, "{rows} rows:\n{page}");
     for line in page.lines() {
         assert!(line.chars().count() <= options.width, "{line}");
     }
@@ -185,7 +185,7 @@ fn round_trips(n: u32) -> Measured {
             (Moment::Answered, answered),
             (Moment::Returned, returned),
         ] {
-            record.set(moment, Stamp { at: WallTime(at), source: Source::Kernel });
+            record.set(moment, Stamp { at: WallTime(at), source: StampSource::Kernel });
         }
         record
     };
@@ -247,7 +247,7 @@ fn unknown_clocks_give_no_delay() {
 fn colours_are_styles_of_the_same_text() {
     let m = queued(1000);
     let screen = || Screen::new(&[m.stream("one way")], Relation::Separate);
-    let coloured = screen().show(&text::TextOptions { style: Style::Colour, ..plain() });
+    let coloured = screen().show(&text::TextOptions { style: TextStyle::Colour, ..plain() });
     assert!(coloured.contains("\x1b[1;31mBad"), "{coloured}");
     let mut bare = String::new();
     let mut rest = coloured.as_str();
@@ -263,41 +263,43 @@ fn colours_are_styles_of_the_same_text() {
 fn many_logs_are_one_screen_too() {
     let all: Vec<Measured> = (0..9).map(|k| clean(200 + k, Direction::Up)).collect();
     let names: Vec<String> = (0..9).map(|k| format!("measured/on/a/day/in/november/night-{k}.log")).collect();
-    let streams: Vec<Stream<'_>> = all.iter().zip(&names).map(|(m, name)| m.stream(name)).collect();
+    let streams: Vec<ScreenStream<'_>> = all.iter().zip(&names).map(|(m, name)| m.stream(name)).collect();
     insta::assert_snapshot!(shown(&Screen::new(&streams, Relation::Separate), &plain()));
 }
 
 #[test]
 fn a_sweep() {
-    use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level, Outcome, SweepRun, points};
+    use jitlat_core::sweep::{
+        ConfidenceLevel, Factor, FactorLevel, RunFigures, RunOutcome, SweepAxis, SweepGrid, SweepRun, points,
+    };
     use jitlat_report::text::screen::Swept;
     use jitlat_verdict::sweep::answer;
     let axis = |factor, texts: &[&str]| {
-        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
-        Axis::new(factor, texts.iter().map(level).collect())
+        let level = |t: &&str| FactorLevel { text: (*t).to_owned(), number: t.parse().ok() };
+        SweepAxis::new(factor, texts.iter().map(level).collect())
     };
     let sizes: Vec<String> = (1..=14).map(|k| (100 * k).to_string()).collect();
     let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-    let grid = Grid { axes: vec![axis(Factor::Dscp, &["BE", "EF"]), axis(Factor::Payload, &sizes)] };
+    let grid = SweepGrid { axes: vec![axis(Factor::Dscp, &["BE", "EF"]), axis(Factor::Payload, &sizes)] };
     let run = |cell: usize, repetition: u32| {
         let (class, size) = (cell / 14, cell % 14);
         let us = 120.0 + 70.0 * size as f64 + if class == 0 { 4000.0 } else { 0.0 } + f64::from(repetition);
         let lost = if class == 0 && size > 10 { 6 } else { 0 };
-        let figures = Figures::default()
+        let figures = RunFigures::default()
             .with("latency-mean", us * 1e3)
             .with("latency-p99", us * 2e3)
             .with("pdv-p99", us * 1e3)
             .with("loss", lost as f64 / 100.0);
         let (run, at, ip_length) = (SweepRun { cell, repetition }, WallTime(START), None);
-        Outcome { run, at, sent: 100, received: 100 - lost, ip_length, figures }
+        RunOutcome { run, at, sent: 100, received: 100 - lost, ip_length, figures }
     };
-    let outcomes: Vec<Outcome> = (0..28).flat_map(|cell| (0..5).map(move |r| run(cell, r))).collect();
-    let points = points(&grid, &outcomes, Confidence::default());
+    let outcomes: Vec<RunOutcome> = (0..28).flat_map(|cell| (0..5).map(move |r| run(cell, r))).collect();
+    let points = points(&grid, &outcomes, ConfidenceLevel::default());
     let screen = Screen::of_sweep(Swept {
         title: "round trip to 198.51.100.7, 140 runs made",
         grid: &grid,
         points: &points,
-        confidence: Confidence::default(),
+        confidence: ConfidenceLevel::default(),
         answer: &answer(&grid, &points, true),
         notes: &["EF: 120.0 us and 70.00 us for every 100 bytes of IP packet: 11.4 Mbps in series".to_owned()],
     });
@@ -346,7 +348,7 @@ mod any_test {
                 session.two_way = Some(Box::default());
             }
             let all: Vec<Measured> = rows.into_iter().map(|rows| Measured::of(&session, rows)).collect();
-            let streams: Vec<Stream<'_>> = all.iter().map(|m| m.stream(&name)).collect();
+            let streams: Vec<ScreenStream<'_>> = all.iter().map(|m| m.stream(&name)).collect();
             let relation = if both { Relation::Directions } else { Relation::Separate };
             let screen = Screen::new(&streams, relation)
                 .led_by(Level::Note, &text)
@@ -354,7 +356,7 @@ mod any_test {
                 .logged_to(&[name.clone(), text.clone()])
                 .followed_by(&text, &name);
             let page = screen.show(&text::TextOptions { width, unicode, ..text::TextOptions::default() });
-            prop_assert!(page.lines().count() <= ROWS, "{page}");
+            prop_assert!(page.lines().count() <= MAX_ROWS, "{page}");
             for line in page.lines() {
                 prop_assert!(columns(line) <= width.clamp(60, 80), "{line}");
                 prop_assert!(!line.chars().any(char::is_control), "{line}");

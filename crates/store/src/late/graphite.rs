@@ -1,11 +1,11 @@
 //! Lines for Carbon, as LaTe's option `-g`: the figures of one interval.
 
-use super::Sample;
+use super::LateSample;
 use std::collections::BTreeSet;
 
 /// The statistics of one interval.
 #[derive(Clone, Debug, Default)]
-pub struct Interval {
+pub struct GraphiteInterval {
     count: u64,
     errors: u64,
     late: u64,
@@ -24,11 +24,11 @@ pub struct Interval {
 }
 
 /// Most gaps remembered in an interval; with more the path is down rather than reordering.
-const OPEN: u64 = 100_000;
+const MAX_OPEN_GAPS: u64 = 100_000;
 
-impl Interval {
+impl GraphiteInterval {
     /// Adds a sample.
-    pub fn add(&mut self, s: &Sample) {
+    pub fn add(&mut self, s: &LateSample) {
         if s.duplicate {
             self.duplicates += 1;
             return;
@@ -41,7 +41,7 @@ impl Interval {
                 self.of_before += 1;
             }
         } else {
-            self.open.extend((next..s.seq).rev().take(OPEN as usize));
+            self.open.extend((next..s.seq).rev().take(MAX_OPEN_GAPS as usize));
             self.highest = Some(s.seq);
         }
         if s.is_error() {

@@ -19,7 +19,7 @@ use jitlat_core::{PacketRecord, Span, WallTime};
 
 /// A sample as shown by LaTe's outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct LateSample {
     /// Sequence number, reconstructed past its wraps.
     pub seq: u64,
     /// Latency in ns; missing, zero or negative values are errors.
@@ -40,7 +40,7 @@ pub struct Sample {
     pub max: i64,
 }
 
-impl Sample {
+impl LateSample {
     /// Whether its latency is not a valid measurement.
     pub fn is_error(&self) -> bool {
         self.latency.is_none_or(|l| l <= 0)
@@ -71,7 +71,7 @@ pub struct SampleHistory {
 
 impl SampleHistory {
     /// The sample of `record`; `None` if the record has no send time or an impossible number.
-    pub fn sample(&mut self, record: &PacketRecord) -> Option<Sample> {
+    pub fn sample(&mut self, record: &PacketRecord) -> Option<LateSample> {
         let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
         let latency = latency(record).map(|s| s.0).filter(|_| record.flags.is_clean());
         let duplicate = self.note(seq);
@@ -90,7 +90,7 @@ impl SampleHistory {
         }
         let highest = before.map_or(seq, |h| h.max(seq));
         self.highest = Some(highest);
-        Some(Sample {
+        Some(LateSample {
             seq,
             latency,
             processing: processing(record).map(|s| s.0),
@@ -118,7 +118,7 @@ impl SampleHistory {
 
 /// The values that `-X` adds to each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extra {
+pub struct ExtraFields {
     /// `p`: loss so far.
     pub lost_so_far: bool,
     /// `r`: reconstructed sequence number.
@@ -129,20 +129,20 @@ pub struct Extra {
     pub max: bool,
 }
 
-impl Extra {
+impl ExtraFields {
     /// All of them.
-    pub const ALL: Extra = Extra { lost_so_far: true, seq: true, min: true, max: true };
+    pub const ALL: ExtraFields = ExtraFields { lost_so_far: true, seq: true, min: true, max: true };
 }
 
-impl core::str::FromStr for Extra {
+impl core::str::FromStr for ExtraFields {
     type Err = String;
 
     /// Parses the letters `p`, `r`, `m`, `n`, or `a` for all, as LaTe's `-X`.
-    fn from_str(letters: &str) -> Result<Extra, String> {
-        let mut extra = Extra::default();
+    fn from_str(letters: &str) -> Result<ExtraFields, String> {
+        let mut extra = ExtraFields::default();
         for letter in letters.chars().filter(|c| *c != ',') {
             match letter {
-                'a' => extra = Extra::ALL,
+                'a' => extra = ExtraFields::ALL,
                 'p' => extra.lost_so_far = true,
                 'r' => extra.seq = true,
                 'm' => extra.min = true,
@@ -166,7 +166,7 @@ fn seconds(at: WallTime) -> String {
 }
 
 /// The values of one sample in LaTe's order, including those of `extra`.
-fn values(s: &Sample, follow_up: bool, extra: Extra) -> Vec<String> {
+fn values(s: &LateSample, follow_up: bool, extra: ExtraFields) -> Vec<String> {
     let mut all = vec![s.wire_seq().to_string(), ms(s.latency.unwrap_or(0).max(0))];
     if follow_up {
         all.push(ms(s.processing.unwrap_or(0)));

@@ -1,9 +1,9 @@
 //! One line per packet, as LaTe's `-W` with `-X`.
 
-use super::{Extra, Sample, values};
+use super::{ExtraFields, LateSample, values};
 
 /// The line of column names, without line feed.
-pub fn header(follow_up: bool, extra: Extra) -> String {
+pub fn header(follow_up: bool, extra: ExtraFields) -> String {
     let mut names = vec!["Sequence Number", "RTT/Latency"];
     names.extend(follow_up.then_some("Est server processing time"));
     names.extend(["Tx_Timestamp_s_us", "Error"]);
@@ -15,6 +15,6 @@ pub fn header(follow_up: bool, extra: Extra) -> String {
 }
 
 /// The line of one sample, without line feed.
-pub fn row(sample: &Sample, follow_up: bool, extra: Extra) -> String {
+pub fn row(sample: &LateSample, follow_up: bool, extra: ExtraFields) -> String {
     values(sample, follow_up, extra).join(",")
 }

@@ -1,8 +1,8 @@
 //! Messages to a listening program, as LaTe's `-w`: one over TCP at the start and one at the end, one over UDP for each
 //! sample.
 
-use super::summary::{Figures, Setting, intervals};
-use super::{Extra, Sample, values};
+use super::summary::{LateFigures, Setting, intervals};
+use super::{ExtraFields, LateSample, values};
 use jitlat_core::WallTime;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
@@ -11,7 +11,7 @@ use jitlat_core::time::SECOND;
 pub const PORT: u16 = 46_001;
 
 /// The first message over TCP: which fields follow.
-pub fn start(id: u16, follow_up: bool, extra: Extra) -> String {
+pub fn start(id: u16, follow_up: bool, extra: ExtraFields) -> String {
     let mut names = vec!["seq", "latency"];
     names.extend(follow_up.then_some("est_proctime"));
     names.extend(["tx_timestamp", "error"]);
@@ -23,13 +23,13 @@ pub fn start(id: u16, follow_up: bool, extra: Extra) -> String {
 }
 
 /// One sample: a datagram.
-pub fn sample(id: u16, sample: &Sample, follow_up: bool, extra: Extra) -> String {
+pub fn sample(id: u16, sample: &LateSample, follow_up: bool, extra: ExtraFields) -> String {
     format!("LaTe,{id},{}", values(sample, follow_up, extra).join(","))
 }
 
 /// The last message over TCP: the figures of the test. `ended` in ns since 1970.
 pub fn end(id: u16, s: &Summary, setting: &Setting, highest: Option<u64>, ended: WallTime) -> String {
-    let f = Figures::of(s, highest);
+    let f = LateFigures::of(s, highest);
     let mut all = format!("LaTeEND,{id},timestamp={}", ended.0.div_euclid(SECOND));
     let mut say = |key: &str, value: String| all += &format!(",{key}={value}");
     say("protocol", setting.protocol.clone());

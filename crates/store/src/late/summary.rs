@@ -1,6 +1,6 @@
 //! One line per test, as LaTe's `-f`: 34 columns.
 
-use super::Extra;
+use super::ExtraFields;
 use jitlat_core::WallTime;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::summary::Summary;
@@ -60,7 +60,7 @@ pub struct Setting {
     /// Time between requests, in ns; for random gaps the value of LaTe's `-t`.
     pub interval: i64,
     /// The distribution of random gaps; `None` for a fixed interval.
-    pub random: Option<Random>,
+    pub random: Option<LateGaps>,
     /// Source of time stamps.
     pub latency: LatencyType,
     /// Whether the server reported its processing time.
@@ -70,7 +70,7 @@ pub struct Setting {
     /// The levels, of 90, 95 and 99 %, whose intervals the last message to a listener has (LaTe's `-C`).
     pub levels: [bool; 3],
     /// Further values of each sample (LaTe's `-X`).
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The usual levels of LaTe: 95 % alone.
@@ -78,7 +78,7 @@ pub const USUAL_LEVELS: [bool; 3] = [false, true, false];
 
 /// Random gaps as LaTe describes them.
 #[derive(Clone, Copy, Debug)]
-pub struct Random {
+pub struct LateGaps {
     /// LaTe's name of the distribution.
     pub name: &'static str,
     /// The parameter of the distribution, in ns.
@@ -87,9 +87,9 @@ pub struct Random {
     pub batch: u32,
 }
 
-impl Random {
+impl LateGaps {
     /// What `schedule` with the mean `period` is in LaTe, with its `-t` in ns; `None` if it is not random.
-    pub fn of(schedule: Schedule, period: Span) -> Option<(Random, i64)> {
+    pub fn of(schedule: Schedule, period: Span) -> Option<(LateGaps, i64)> {
         let (name, interval, parameter, batch) = match schedule {
             Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
             Schedule::Random { gaps, batch, .. } => match gaps {
@@ -99,7 +99,7 @@ impl Random {
             },
             Schedule::Periodic | Schedule::Burst { .. } => return None,
         };
-        Some((Random { name, parameter: parameter.0, batch }, interval.0))
+        Some((LateGaps { name, parameter: parameter.0, batch }, interval.0))
     }
 }
 
@@ -119,7 +119,7 @@ impl Setting {
 }
 
 /// The figures as LaTe defines them.
-pub(super) struct Figures {
+pub(super) struct LateFigures {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
@@ -133,10 +133,10 @@ pub(super) struct Figures {
     pub successful: bool,
 }
 
-impl Default for Figures {
+impl Default for LateFigures {
     /// Those of a test that failed before its first packet.
-    fn default() -> Figures {
-        Figures {
+    fn default() -> LateFigures {
+        LateFigures {
             min: 0.0,
             max: 0.0,
             mean: 0.0,
@@ -152,8 +152,8 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
-    pub fn of(s: &Summary, highest: Option<u64>) -> Figures {
+impl LateFigures {
+    pub fn of(s: &Summary, highest: Option<u64>) -> LateFigures {
         let ms = |ns: Option<f64>| ns.unwrap_or(0.0) / 1e6;
         let report = s.two_way.as_ref().and_then(|t| t.far_report);
         let highest = match report {
@@ -167,7 +167,7 @@ impl Figures {
             // The last packets of the test did not come back.
             None => highest.is_none_or(|h| h + 1 < s.counts.sent),
         };
-        Figures {
+        LateFigures {
             min: ms(s.latency.min.map(|v| v as f64)),
             max: ms(s.latency.max.map(|v| v as f64)),
             mean: ms(s.latency.mean),
@@ -192,15 +192,15 @@ pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
 
 /// The line of one test, without line feed. `highest` is the highest number answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
-    line(&Figures::of(s, highest), intervals(s), setting)
+    line(&LateFigures::of(s, highest), intervals(s), setting)
 }
 
 /// The line of a test that failed before its first packet, as LaTe's `--log-init-failures` writes it.
 pub fn failed_row(setting: &Setting) -> String {
-    line(&Figures::default(), [None; 3], setting)
+    line(&LateFigures::default(), [None; 3], setting)
 }
 
-fn line(f: &Figures, intervals: [Option<[f64; 2]>; 3], setting: &Setting) -> String {
+fn line(f: &LateFigures, intervals: [Option<[f64; 2]>; 3], setting: &Setting) -> String {
     let (days, second) = {
         let seconds = setting.began.0.div_euclid(SECOND);
         (seconds.div_euclid(86_400), seconds.rem_euclid(86_400))

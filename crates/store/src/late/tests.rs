@@ -16,7 +16,11 @@ fn record(seq: i64, sent_us: i64, latency_us: i64) -> PacketRecord {
 
 fn rows(records: &[PacketRecord]) -> Vec<String> {
     let mut history = SampleHistory::default();
-    records.iter().filter_map(|r| history.sample(r)).map(|s| packets::row(&s, false, Extra::ALL)).collect()
+    records
+        .iter()
+        .filter_map(|r| history.sample(r))
+        .map(|s| packets::row(&s, false, ExtraFields::ALL))
+        .collect()
 }
 
 #[test]
@@ -45,7 +49,7 @@ fn packets_as_in_a_capture_with_loss_reordering_and_duplicates() {
     ]);
     assert_eq!(ours.join("\n"), theirs);
     assert_eq!(
-        packets::header(true, Extra::ALL),
+        packets::header(true, ExtraFields::ALL),
         "Sequence Number,RTT/Latency,Est server processing time,Tx_Timestamp_s_us,Error,PER till now,\
          Reconstructed Sequence Number,Current minimum,Current maximum"
     );
@@ -67,7 +71,7 @@ fn setting() -> Setting {
         // 2026-11-20 12:15:07
         began: WallTime(1_795_176_907 * 1_000_000_000),
         levels: USUAL_LEVELS,
-        extra: Extra::default(),
+        extra: ExtraFields::default(),
     }
 }
 
@@ -134,22 +138,22 @@ fn a_listener_hears_what_late_would_say() {
     let mut history = SampleHistory::default();
     let s = history.sample(&record(0, 1_795_177_344_793_220, 223)).unwrap();
     assert_eq!(
-        stream::sample(15_713, &s, false, Extra::ALL),
+        stream::sample(15_713, &s, false, ExtraFields::ALL),
         "LaTe,15713,0,0.223,1795177344.793220,0,0.00,0,0.223,0.223"
     );
     assert_eq!(
-        stream::start(15_713, false, Extra::ALL),
+        stream::start(15_713, false, ExtraFields::ALL),
         "LaTeINIT,15713,fields=seq;latency;tx_timestamp;error;pertillnow;fullseq;currmin;currmax"
     );
-    assert!("px".parse::<Extra>().is_err());
-    assert_eq!("p,m".parse(), Ok(Extra { lost_so_far: true, min: true, ..Extra::default() }));
+    assert!("px".parse::<ExtraFields>().is_err());
+    assert_eq!("p,m".parse(), Ok(ExtraFields { lost_so_far: true, min: true, ..ExtraFields::default() }));
 }
 
 #[test]
 fn carbon_hears_each_interval_and_the_sum_of_its_losses_is_the_loss() {
     let mut history = SampleHistory::default();
-    let mut interval = graphite::Interval::default();
-    let mut add = |interval: &mut graphite::Interval, seq: i64, us: i64| {
+    let mut interval = graphite::GraphiteInterval::default();
+    let mut add = |interval: &mut graphite::GraphiteInterval, seq: i64, us: i64| {
         interval.add(&history.sample(&record(seq, 1_000_000 + seq, us)).unwrap());
     };
     for (seq, us) in [(0, 100), (1, 300), (4, 200), (4, 250)] {

@@ -1,7 +1,7 @@
 //! [`CanonicalLog`]: the log of a test whose session and packets are known as a whole. A measured test has this one form: what is
 //! archived, hashed and exported.
 
-use super::compat::{Layout, Version};
+use super::compat::{LogVersion, RowLayout};
 use super::exact::RowText;
 use super::header;
 use jitlat_core::Session;
@@ -11,16 +11,16 @@ use jitlat_core::session::Ending;
 #[derive(Debug)]
 pub struct CanonicalLog<'a> {
     session: &'a Session,
-    layout: Layout,
+    layout: RowLayout,
 }
 
 impl<'a> CanonicalLog<'a> {
     /// The log of `session`; true: its packets have the kernel's TCP_INFO.
     pub fn new(session: &'a Session, has_tcp: bool) -> CanonicalLog<'a> {
         let layout = match (&session.two_way, has_tcp) {
-            (None, _) => Version::V3.one_way(),
-            (Some(_), true) => Layout::TwoWayTcp,
-            (Some(_), false) => Layout::TwoWay { queue: true },
+            (None, _) => LogVersion::V3.one_way(),
+            (Some(_), true) => RowLayout::TwoWayTcp,
+            (Some(_), false) => RowLayout::TwoWay { queue: true },
         };
         CanonicalLog { session, layout }
     }
@@ -32,7 +32,7 @@ impl<'a> CanonicalLog<'a> {
 
     /// The lines before the rows.
     pub fn header(&self) -> String {
-        header::header_text(&self.begun(), Version::V3, self.layout, None)
+        header::header_text(&self.begun(), LogVersion::V3, self.layout, None)
     }
 
     /// Writes rows, and reads them.

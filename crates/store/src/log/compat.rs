@@ -1,9 +1,9 @@
-//! [`Version`] and [`Layout`]: everything in which the versions of a log and the layouts of its rows differ. The rest of the
+//! [`LogVersion`] and [`RowLayout`]: everything in which the versions of a log and the layouts of its rows differ. The rest of the
 //! program asks these methods and matches on neither.
 
 /// The version of the format to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum LogVersion {
     /// Eleven header lines, five columns.
     V1,
     /// Version 1 with two more lines about the clocks.
@@ -13,46 +13,46 @@ pub enum Version {
     V3,
 }
 
-impl Version {
+impl LogVersion {
     /// The number: 1, 2 or 3.
     pub fn number(self) -> u8 {
         match self {
-            Version::V1 => 1,
-            Version::V2 => 2,
-            Version::V3 => 3,
+            LogVersion::V1 => 1,
+            LogVersion::V2 => 2,
+            LogVersion::V3 => 3,
         }
     }
 
     /// The version with this number.
-    pub fn of(number: u8) -> Option<Version> {
-        [Version::V1, Version::V2, Version::V3].into_iter().find(|v| v.number() == number)
+    pub fn of(number: u8) -> Option<LogVersion> {
+        [LogVersion::V1, LogVersion::V2, LogVersion::V3].into_iter().find(|v| v.number() == number)
     }
 
     /// The version of a log that does not name it, by whether it has lines about the clocks.
-    pub(super) fn unnamed(has_clock_error: bool) -> Version {
-        if has_clock_error { Version::V2 } else { Version::V1 }
+    pub(super) fn unnamed(has_clock_error: bool) -> LogVersion {
+        if has_clock_error { LogVersion::V2 } else { LogVersion::V1 }
     }
 
     /// The columns of one-way records.
-    pub(super) fn one_way(self) -> Layout {
-        if self == Version::V3 { Layout::OneWay { queue: true } } else { Layout::Classic }
+    pub(super) fn one_way(self) -> RowLayout {
+        if self == LogVersion::V3 { RowLayout::OneWay { queue: true } } else { RowLayout::Classic }
     }
 
     /// Whether the header has all known facts, and facts learnt during the test follow the rows.
     pub(super) fn says_everything(self) -> bool {
-        self == Version::V3
+        self == LogVersion::V3
     }
 
     /// Whether two lines after the classic ones give the clock error. It is known at the end of the test only, when the
     /// header is written again.
     pub(super) fn says_clock_error(self) -> bool {
-        self == Version::V2
+        self == LogVersion::V2
     }
 }
 
 /// The columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum RowLayout {
     /// `rx_index tx_ns seq rx_ns flags`
     Classic,
     /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
@@ -64,25 +64,25 @@ pub(super) enum Layout {
     TwoWayTcp,
 }
 
-impl Layout {
+impl RowLayout {
     /// The column names in the header of a version 3 log.
     pub(super) fn columns(self) -> &'static str {
         match self {
-            Layout::Classic => "rx_index tx_ns seq rx_ns flags",
-            Layout::OneWay { queue: false } => {
+            RowLayout::Classic => "rx_index tx_ns seq rx_ns flags",
+            RowLayout::OneWay { queue: false } => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size"
             }
-            Layout::OneWay { queue: true } => {
+            RowLayout::OneWay { queue: true } => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size local_queue"
             }
-            Layout::TwoWay { queue: false } => {
+            RowLayout::TwoWay { queue: false } => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns"
             }
-            Layout::TwoWay { queue: true } => {
+            RowLayout::TwoWay { queue: true } => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
                  local_queue"
             }
-            Layout::TwoWayTcp => {
+            RowLayout::TwoWayTcp => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
                  retransmissions srtt_us cwnd"
             }
@@ -91,38 +91,38 @@ impl Layout {
 
     /// Number of times in a row.
     pub(super) fn moments(self) -> usize {
-        if matches!(self, Layout::TwoWay { .. } | Layout::TwoWayTcp) { 4 } else { 2 }
+        if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }
 
     /// Whether rows have the classic five columns: both times are present, and a truncated row can be recognised.
     pub(super) fn is_classic(self) -> bool {
-        self == Layout::Classic
+        self == RowLayout::Classic
     }
 
     /// Whether rows contain the time in the sending host's own queue.
     pub(super) fn has_queue(self) -> bool {
-        matches!(self, Layout::OneWay { queue: true } | Layout::TwoWay { queue: true })
+        matches!(self, RowLayout::OneWay { queue: true } | RowLayout::TwoWay { queue: true })
     }
 
     /// Whether rows contain the kernel's TCP_INFO.
     pub(super) fn has_tcp(self) -> bool {
-        self == Layout::TwoWayTcp
+        self == RowLayout::TwoWayTcp
     }
 
     /// The layout of a `columns` line; unknown columns at its end are ignored.
-    pub(super) fn of_columns(columns: &str) -> Option<Layout> {
-        let starts = |l: Layout| {
+    pub(super) fn of_columns(columns: &str) -> Option<RowLayout> {
+        let starts = |l: RowLayout| {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
         // The longest first.
         let layouts = [
-            Layout::TwoWayTcp,
-            Layout::TwoWay { queue: true },
-            Layout::TwoWay { queue: false },
-            Layout::OneWay { queue: true },
-            Layout::OneWay { queue: false },
-            Layout::Classic,
+            RowLayout::TwoWayTcp,
+            RowLayout::TwoWay { queue: true },
+            RowLayout::TwoWay { queue: false },
+            RowLayout::OneWay { queue: true },
+            RowLayout::OneWay { queue: false },
+            RowLayout::Classic,
         ];
         layouts.into_iter().find(|l| starts(*l))
     }

@@ -1,7 +1,7 @@
 //! Log files and their names. A name that is in use is never overwritten.
 
-use super::Version;
-use super::write::{LogOutput, LogWriter, WriteError, Written};
+use super::LogVersion;
+use super::write::{LogOutput, LogWriter, WriteError, WrittenLog};
 use crate::platform;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
@@ -19,7 +19,7 @@ pub enum Naming {
 }
 
 impl Naming {
-    fn file(&self) -> Result<(PathBuf, Output), CreateError> {
+    fn file(&self) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
         match self {
             Naming::Given(path) => exclusive(path),
             Naming::Random(dir) => random(dir, ""),
@@ -29,21 +29,21 @@ impl Naming {
 
 /// Kind of rows in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
+pub enum RowKind {
     /// Two times per packet, in this version.
-    OneWay(Version),
+    OneWay(LogVersion),
     /// Up to four times per packet, in version 3.
     TwoWay,
     /// The same with columns for the kernel's TCP_INFO.
     TwoWayTcp,
 }
 
-impl Rows {
-    fn writer(self, output: Output) -> LogWriter<Output> {
+impl RowKind {
+    fn writer(self, output: UnusedFileGuard) -> LogWriter<UnusedFileGuard> {
         match self {
-            Rows::OneWay(version) => LogWriter::new(output, version),
-            Rows::TwoWay => LogWriter::two_way(output),
-            Rows::TwoWayTcp => LogWriter::two_way_tcp(output),
+            RowKind::OneWay(version) => LogWriter::new(output, version),
+            RowKind::TwoWay => LogWriter::two_way(output),
+            RowKind::TwoWayTcp => LogWriter::two_way_tcp(output),
         }
     }
 }
@@ -70,7 +70,7 @@ pub enum CreateError {
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
-    writer: LogWriter<Output>,
+    writer: LogWriter<UnusedFileGuard>,
 }
 
 /// Suffix of the file that holds a log's final form until it replaces the log.
@@ -81,7 +81,7 @@ pub const STDOUT: &str = "-";
 
 /// A file that is removed when its last owner is dropped and nothing was written to it.
 #[derive(Debug)]
-struct Output {
+struct UnusedFileGuard {
     file: File,
     unused: Option<PathBuf>,
 }
@@ -91,7 +91,7 @@ impl LogFile {
     ///
     /// # Errors
     /// [`CreateError`], most often because the name is in use.
-    pub fn create(naming: &Naming, version: Version) -> Result<LogFile, CreateError> {
+    pub fn create(naming: &Naming, version: LogVersion) -> Result<LogFile, CreateError> {
         let (path, output) = naming.file()?;
         Ok(LogFile { path, writer: LogWriter::new(output, version) })
     }
@@ -100,7 +100,7 @@ impl LogFile {
     ///
     /// # Errors
     /// As [`LogFile::create`].
-    pub fn create_for(naming: &Naming, rows: Rows) -> Result<LogFile, CreateError> {
+    pub fn create_for(naming: &Naming, rows: RowKind) -> Result<LogFile, CreateError> {
         let (path, output) = naming.file()?;
         Ok(LogFile { path, writer: rows.writer(output) })
     }
@@ -110,7 +110,7 @@ impl LogFile {
     /// # Errors
     /// As [`LogFile::create`].
     pub fn create_two_way(naming: &Naming) -> Result<LogFile, CreateError> {
-        LogFile::create_for(naming, Rows::TwoWay)
+        LogFile::create_for(naming, RowKind::TwoWay)
     }
 
     /// The same, with columns for the kernel's TCP_INFO.
@@ -118,15 +118,15 @@ impl LogFile {
     /// # Errors
     /// As [`LogFile::create`].
     pub fn create_two_way_tcp(naming: &Naming) -> Result<LogFile, CreateError> {
-        LogFile::create_for(naming, Rows::TwoWayTcp)
+        LogFile::create_for(naming, RowKind::TwoWayTcp)
     }
 
     /// Creates the two files of a test in both directions: the same name with `.up` and `.down` appended.
     ///
     /// # Errors
     /// [`CreateError`]; then neither file exists.
-    pub fn create_pair(naming: &Naming, version: Version) -> Result<[LogFile; 2], CreateError> {
-        LogFile::create_two(naming, Rows::OneWay(version), [".up", ".down"])
+    pub fn create_pair(naming: &Naming, version: LogVersion) -> Result<[LogFile; 2], CreateError> {
+        LogFile::create_two(naming, RowKind::OneWay(version), [".up", ".down"])
     }
 
     /// Creates two files that belong together: the same name with each of `endings` appended.
@@ -135,7 +135,7 @@ impl LogFile {
     /// [`CreateError`]; then neither file exists.
     pub fn create_two(
         naming: &Naming,
-        rows: Rows,
+        rows: RowKind,
         [first, second]: [&str; 2],
     ) -> Result<[LogFile; 2], CreateError> {
         const ATTEMPTS: usize = 16;
@@ -193,7 +193,7 @@ impl LogFile {
     ///
     /// # Errors
     /// [`WriteError`] if the log is not complete or cannot be renamed.
-    pub fn replace(self, path: &Path) -> Result<Written, WriteError> {
+    pub fn replace(self, path: &Path) -> Result<WrittenLog, WriteError> {
         let own = self.path.clone();
         let closed = self.close().and_then(|(_, written)| match fs::rename(&own, path) {
             Ok(()) => Ok(written),
@@ -240,12 +240,12 @@ impl LogFile {
     /// # Errors
     /// [`WriteError`] with the first failure; what could be written stays. It is an error, too, if the log's name no
     /// longer names it: its rows are gone with the file.
-    pub fn close(mut self) -> Result<(PathBuf, Written), WriteError> {
+    pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
         let path = self.path;
         match self.writer.close().1 {
-            Ok(Written { rows: lost, .. }) | Err(WriteError { rows: lost, .. }) if !is_there => {
+            Ok(WrittenLog { rows: lost, .. }) | Err(WriteError { rows: lost, .. }) if !is_there => {
                 let source = io::Error::other("the file was removed or replaced during the test");
                 Err(WriteError { path: Some(path), rows: 0, lost, source })
             }
@@ -258,7 +258,7 @@ impl LogFile {
     }
 }
 
-impl Write for Output {
+impl Write for UnusedFileGuard {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = self.file.write(bytes)?;
         self.unused = None;
@@ -270,7 +270,7 @@ impl Write for Output {
     }
 }
 
-impl LogOutput for Output {
+impl LogOutput for UnusedFileGuard {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.file.cut(len)
     }
@@ -280,7 +280,7 @@ impl LogOutput for Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for UnusedFileGuard {
     fn drop(&mut self) {
         if let Some(path) = &self.unused {
             // Our own empty file, created with O_EXCL; if it cannot be removed, it stays.
@@ -314,27 +314,27 @@ fn suffixed(base: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn exclusive(path: &Path) -> Result<(PathBuf, Output), CreateError> {
+fn exclusive(path: &Path) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
     let fail = |source| CreateError::Create { path: path.to_owned(), source };
     if path.as_os_str() == STDOUT {
         let file = platform::stdout().map_err(fail)?;
-        return Ok((path.to_owned(), Output { file, unused: None }));
+        return Ok((path.to_owned(), UnusedFileGuard { file, unused: None }));
     }
     match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((path.to_owned(), Output { file, unused: Some(path.to_owned()) })),
+        Ok(file) => Ok((path.to_owned(), UnusedFileGuard { file, unused: Some(path.to_owned()) })),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let kind = fs::metadata(path).map(|m| m.file_type());
             if !kind.is_ok_and(platform::is_stream) {
                 return Err(CreateError::Exists(path.to_owned()));
             }
             let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
-            Ok((path.to_owned(), Output { file, unused: None }))
+            Ok((path.to_owned(), UnusedFileGuard { file, unused: None }))
         }
         Err(e) => Err(fail(e)),
     }
 }
 
-fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, Output), CreateError> {
+fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
     let fail = |source| CreateError::Create { path: dir.join(format!("jitlat.XXXXXX{suffix}")), source };
     let mut builder = tempfile::Builder::new();
     builder.prefix("jitlat.").suffix(suffix).rand_bytes(6);
@@ -348,7 +348,7 @@ fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, Output), CreateError> {
     } else {
         path
     };
-    Ok((path.clone(), Output { file, unused: Some(path) }))
+    Ok((path.clone(), UnusedFileGuard { file, unused: Some(path) }))
 }
 
 #[cfg(test)]
@@ -361,18 +361,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.log");
         fs::write(&path, "precious").unwrap();
-        let error = LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap_err();
+        let error = LogFile::create(&Naming::Given(path.clone()), LogVersion::V3).unwrap_err();
         assert!(matches!(error, CreateError::Exists(_)));
         let dangling = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("missing"), &dangling).unwrap();
-        assert!(LogFile::create(&Naming::Given(dangling), Version::V3).is_err());
+        assert!(LogFile::create(&Naming::Given(dangling), LogVersion::V3).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
     #[test]
     fn random_names_look_as_they_always_did() {
         let dir = tempfile::tempdir().unwrap();
-        let log = LogFile::create(&Naming::Random(dir.path().into()), Version::V3).unwrap();
+        let log = LogFile::create(&Naming::Random(dir.path().into()), LogVersion::V3).unwrap();
         let name = log.path().file_name().unwrap().to_str().unwrap().to_owned();
         let tail = name.strip_prefix("jitlat.").unwrap();
         assert!(tail.len() == 6 && tail.bytes().all(|b| b.is_ascii_alphanumeric()), "{name}");
@@ -384,7 +384,7 @@ mod tests {
     fn a_pair_shares_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let [mut up, mut down] =
-            LogFile::create_pair(&Naming::Random(dir.path().into()), Version::V3).unwrap();
+            LogFile::create_pair(&Naming::Random(dir.path().into()), LogVersion::V3).unwrap();
         assert_eq!(up.path().with_extension(""), down.path().with_extension(""));
         up.begin(&jitlat_core::Session::new(TestSpec::default()));
         down.begin(&jitlat_core::Session::new(TestSpec::default()));
@@ -393,13 +393,13 @@ mod tests {
 
         let base = dir.path().join("x");
         fs::write(dir.path().join("x.down"), "").unwrap();
-        assert!(LogFile::create_pair(&Naming::Given(base), Version::V3).is_err());
+        assert!(LogFile::create_pair(&Naming::Given(base), LogVersion::V3).is_err());
         assert!(!dir.path().join("x.up").exists(), "half a pair is none");
     }
 
     #[test]
     fn a_full_disk_is_reported() {
-        let mut log = LogFile::create(&Naming::Given("/dev/full".into()), Version::V3).unwrap();
+        let mut log = LogFile::create(&Naming::Given("/dev/full".into()), LogVersion::V3).unwrap();
         let session = Session::new(TestSpec::default());
         log.begin(&session);
         log.finish(&session);

@@ -4,7 +4,7 @@
 //! value `-` removes it. Facts known only at the end are therefore written after the rows, and nothing already written
 //! has to change.
 
-use super::compat::{Layout, Version};
+use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
 use super::escape::{escape, unescape};
 use super::two_way;
@@ -30,7 +30,7 @@ const CLASSIC_DIALECT: &str = "classic";
 
 /// The facts in the lines read so far.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct LogHeader {
     packets: Option<u64>,
     payload: Option<u64>,
     period: Option<i64>,
@@ -43,7 +43,7 @@ pub(super) struct Header {
     seen: [bool; CLASSIC.len()],
     /// Facts that need not be checked against others.
     facts: Session,
-    pub layout: Layout,
+    pub layout: RowLayout,
     /// The number of rows according to the log itself, written after the last row.
     pub rows: Option<u64>,
     /// Whether the ending was stated before the rows.
@@ -52,9 +52,9 @@ pub(super) struct Header {
     pub problems: Vec<(u64, String)>,
 }
 
-impl Header {
-    pub fn new() -> Header {
-        Header {
+impl LogHeader {
+    pub fn new() -> LogHeader {
+        LogHeader {
             packets: None,
             payload: None,
             period: None,
@@ -66,7 +66,7 @@ impl Header {
             format: None,
             seen: [false; CLASSIC.len()],
             facts: Session::new(TestSpec::default()),
-            layout: Layout::Classic,
+            layout: RowLayout::Classic,
             rows: None,
             ended_early: false,
             problems: Vec::new(),
@@ -121,8 +121,8 @@ impl Header {
         match key {
             "format" => self.format = Some(parse("a format", value)?),
             "columns" => {
-                self.layout = Layout::of_columns(value).ok_or_else(|| {
-                    format!("columns '{value}' do not begin with '{}'", Layout::Classic.columns())
+                self.layout = RowLayout::of_columns(value).ok_or_else(|| {
+                    format!("columns '{value}' do not begin with '{}'", RowLayout::Classic.columns())
                 })?;
             }
             "rows" => self.rows = Some(parse("a number of rows", value)?),
@@ -257,8 +257,8 @@ impl Header {
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
         let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
-        let version = self.format.unwrap_or(Version::unnamed(clocks).number());
-        if version > Version::default().number() {
+        let version = self.format.unwrap_or(LogVersion::unnamed(clocks).number());
+        if version > LogVersion::default().number() {
             warnings.push(format!(
                 "the log is of format {version}, newer than this program: what it does not know is skipped"
             ));
@@ -277,7 +277,7 @@ impl Header {
     }
 }
 
-impl Header {
+impl LogHeader {
     /// Whether the ending is more than the expectation when the log was started. Logs that state it before their rows
     /// are trusted only if the closing lines contain facts that only a finished test knows.
     fn is_ended(&self) -> bool {
@@ -456,7 +456,7 @@ pub(super) struct Fact {
 }
 
 /// All facts of `session` in a version 3 log, including the eleven classic lines but not the date.
-pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
+pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
     let spec = &session.spec;
     let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
     let text = |t: &Option<String>| t.iter().map(|t| escape(t)).collect();
@@ -552,8 +552,8 @@ fn sync_text(s: &SyncState) -> String {
 /// client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
 pub(super) fn header_text(
     session: &Session,
-    version: Version,
-    layout: Layout,
+    version: LogVersion,
+    layout: RowLayout,
     stream: Option<(WallTime, WallTime)>,
 ) -> String {
     let date = session.created.map(units::utc_date).or_else(|| session.date.clone());
@@ -640,7 +640,7 @@ mod tests {
 
     #[test]
     fn version_2_labels_in_any_words_and_order() {
-        let mut h = Header::new();
+        let mut h = LogHeader::new();
         h.line(12, "# min control RTT = 3.231 s");
         h.line(13, "# Estimated Relative Clock Error = -80.000 us");
         assert_eq!(h.facts.classic_rtt, Some(Span(3_231_000_000)));
@@ -651,7 +651,7 @@ mod tests {
     #[test]
     fn echo_requests_go_over_neither_udp_nor_tcp_whatever_their_log_says() {
         for proto in ["1", "6", "17", "58"] {
-            let mut header = Header::new();
+            let mut header = LogHeader::new();
             for (line, text) in
                 [format!("# proto {proto}"), "# npkts 3".into(), "# two_way icmp".into()].iter().enumerate()
             {
@@ -672,7 +672,7 @@ mod tests {
             returned: WallTime(4),
         });
         s.name = Some("before".into());
-        let before = facts(&s, Layout::OneWay { queue: true });
+        let before = facts(&s, RowLayout::OneWay { queue: true });
         s.probes.push(ClockProbe {
             sent: WallTime(5),
             arrived: WallTime(6),
@@ -681,7 +681,7 @@ mod tests {
         });
         s.name = None;
         s.ending = Ending::Complete;
-        let text = trailer_text(9, &before, &facts(&s, Layout::OneWay { queue: true }));
+        let text = trailer_text(9, &before, &facts(&s, RowLayout::OneWay { queue: true }));
         assert_eq!(text, "# rows 9\n# name -\n# probe 5 6 7 8\n# ending complete\n");
     }
 }

@@ -242,7 +242,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{LogReader, Naming, Version};
+    use crate::log::{LogReader, LogVersion, Naming};
     use jitlat_core::analysis::analyze;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 
@@ -262,7 +262,7 @@ mod tests {
             numbers.map(record).collect()
         };
         let mut journals =
-            Journals::new([LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap()]);
+            Journals::new([LogFile::create(&Naming::Given(path.clone()), LogVersion::V3).unwrap()]);
         journals.event(&Event::Started(&[Session::new(spec)]));
         let stream = 0;
         journals.event(&Event::Arrived { stream, records: &records(0..100) });

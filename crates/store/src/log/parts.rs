@@ -1,7 +1,7 @@
 //! Rows of a log that several threads parse at once.
 
-use super::compat::Layout;
-use super::read::{LogReader, State};
+use super::compat::RowLayout;
+use super::read::{LogReader, ReadState};
 use super::row::{PADDING, Scanner};
 use crate::threads::Threads;
 use jitlat_core::PacketRecord;
@@ -9,13 +9,13 @@ use jitlat_core::helpers::Helpers;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of the log that each thread takes at a time.
-const SHARE: usize = 512 * 1024;
+const BYTES_PER_SHARE: usize = 512 * 1024;
 /// More threads wait for the one that takes the rows.
-const MOST: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Plain rows that follow one another.
 #[derive(Default)]
-struct Part {
+struct RowRun {
     /// Where its text begins in the buffer.
     start: usize,
     /// Where it ends, behind a line feed.
@@ -26,8 +26,8 @@ struct Part {
     records: Vec<PacketRecord>,
 }
 
-impl Part {
-    fn scan(&mut self, buf: &[u8], layout: Layout) {
+impl RowRun {
+    fn scan(&mut self, buf: &[u8], layout: RowLayout) {
         self.indices.clear();
         self.records.clear();
         self.read = self.start;
@@ -47,11 +47,11 @@ impl LogReader {
     /// the offset in the input from which on it is worth calling again: behind what is in the buffer, because a line that is no
     /// plain row is rarely the only one.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
-        let mut parts: Vec<Part> = Vec::new();
-        parts.resize_with(threads.0.get().min(MOST), Part::default);
-        let share = parts.len() * SHARE;
+        let mut parts: Vec<RowRun> = Vec::new();
+        parts.resize_with(threads.0.get().min(MAX_THREADS), RowRun::default);
+        let share = parts.len() * BYTES_PER_SHARE;
         self.buf.resize(self.buf.len().max(share + PADDING), 0);
-        while self.state == State::Rows {
+        while self.state == ReadState::Rows {
             self.make_room();
             while !self.input_ended && self.end < self.buf.len() - PADDING {
                 if let Err(e) = self.read_more() {
@@ -86,7 +86,7 @@ impl LogReader {
     }
 
     /// Cuts the whole lines in the buffer into about equal parts; false if there are too few.
-    fn cut(&self, parts: &mut [Part]) -> bool {
+    fn cut(&self, parts: &mut [RowRun]) -> bool {
         let each = (self.end - self.start) / parts.len();
         let (mut start, last) = (self.start, parts.len() - 1);
         for (k, part) in parts.iter_mut().enumerate() {

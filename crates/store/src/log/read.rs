@@ -1,7 +1,7 @@
 //! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
-use super::exact::{Row, RowText};
-use super::header::Header;
+use super::exact::{LogRow, RowText};
+use super::header::LogHeader;
 use super::row::{self, PADDING, Scanner};
 use super::unrecorded::Unrecorded;
 use crate::threads::Threads;
@@ -13,24 +13,24 @@ use std::io::{self, Read, Seek};
 use std::path::Path;
 
 /// Bytes read at a time, and the longest valid line.
-const BLOCK: usize = 256 * 1024;
+const BLOCK_BYTES: usize = 256 * 1024;
 /// Records handed out at a time.
-const AT_ONCE: usize = 512;
+const RECORDS_PER_BATCH: usize = 512;
 /// Most lines of a header.
-const MAX_HEADER: u64 = 10_000;
+const MAX_HEADER_LINES: u64 = 10_000;
 /// How many bytes at the end of a file are searched for the lines after its rows.
-const TAIL: u64 = 64 * 1024;
+const TAIL_BYTES: u64 = 64 * 1024;
 /// Begins a line in place of rows that were not written, followed by their number.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Warnings of one kind that are given one by one.
-const SPELT_OUT: usize = 5;
+const MAX_SINGLE_WARNINGS: usize = 5;
 /// How the first line after the rows begins.
 const ROWS: &str = "# rows ";
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum LogReadError {
     /// The file could not be opened.
     #[error("cannot open the log {name}: {source}")]
     Open {
@@ -73,7 +73,7 @@ pub enum ReadError {
 
 /// What was found while reading a log; complete after the last row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct LogReading {
     /// Rows that were read.
     pub rows: u64,
     /// Rows that could not be parsed.
@@ -84,7 +84,7 @@ pub struct Reading {
     pub warnings: Vec<String>,
 }
 
-impl Reading {
+impl LogReading {
     /// Adds the warnings to those of the summary made from this log, so that every report contains them.
     pub fn add_to(&self, summary: &mut Summary) {
         summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
@@ -112,7 +112,7 @@ pub struct LogReader {
     pub(super) failure: Option<io::Error>,
     /// Lines read so far.
     pub(super) line: u64,
-    pub(super) header: Header,
+    pub(super) header: LogHeader,
     scanner: Scanner,
     session: Session,
     /// Whether the lines after the rows are already parsed.
@@ -126,18 +126,18 @@ pub struct LogReader {
     skipped: u64,
     unrecorded: Unrecorded,
     header_warnings: Vec<String>,
-    pub(super) state: State,
-    reading: Reading,
+    pub(super) state: ReadState,
+    reading: LogReading,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ReadState {
     Rows,
     Done,
 }
 
 /// A line in the buffer: its bytes without the line feed, and whether it had one.
-struct Line {
+struct BufferedLine {
     start: usize,
     end: usize,
     whole: bool,
@@ -147,13 +147,13 @@ impl LogReader {
     /// Opens the log at `path` (`-` is standard input) and reads its header.
     ///
     /// # Errors
-    /// [`ReadError`]; the message names the file, the line and what was expected there.
-    pub fn open(path: &Path) -> Result<LogReader, ReadError> {
+    /// [`LogReadError`]; the message names the file, the line and what was expected there.
+    pub fn open(path: &Path) -> Result<LogReader, LogReadError> {
         if path.as_os_str() == "-" {
             return LogReader::from_reader("standard input", Box::new(io::stdin()));
         }
         let name = path.display().to_string();
-        let open = |source| ReadError::Open { name: name.clone(), source };
+        let open = |source| LogReadError::Open { name: name.clone(), source };
         let file = File::open(path).map_err(open)?;
         let size = file.metadata().map_err(open)?;
         if size.is_dir() {
@@ -170,19 +170,19 @@ impl LogReader {
     /// Reads a log from any input; `name` is used in errors.
     ///
     /// # Errors
-    /// [`ReadError`], see [`LogReader::open`].
-    pub fn from_reader(name: &str, input: Box<dyn Read + Send>) -> Result<LogReader, ReadError> {
+    /// [`LogReadError`], see [`LogReader::open`].
+    pub fn from_reader(name: &str, input: Box<dyn Read + Send>) -> Result<LogReader, LogReadError> {
         let mut log = LogReader {
             name: name.to_owned(),
             input,
-            buf: vec![0; BLOCK + PADDING],
+            buf: vec![0; BLOCK_BYTES + PADDING],
             base: 0,
             start: 0,
             end: 0,
             input_ended: false,
             failure: None,
             line: 0,
-            header: Header::new(),
+            header: LogHeader::new(),
             scanner: Scanner::default(),
             session: Session::new(jitlat_core::TestSpec::default()),
             tail_known: false,
@@ -193,8 +193,8 @@ impl LogReader {
             skipped: 0,
             unrecorded: Unrecorded::default(),
             header_warnings: Vec::new(),
-            state: State::Rows,
-            reading: Reading::default(),
+            state: ReadState::Rows,
+            reading: LogReading::default(),
         };
         log.read_header()?;
         let packets = log.session.declared.unwrap_or(log.session.spec.packets().into());
@@ -206,8 +206,8 @@ impl LogReader {
     /// part of the session from the beginning. `end` begins with a whole line.
     ///
     /// # Errors
-    /// [`ReadError`], see [`LogReader::open`].
-    pub fn with_end(name: &str, input: Box<dyn Read + Send>, end: &[u8]) -> Result<LogReader, ReadError> {
+    /// [`LogReadError`], see [`LogReader::open`].
+    pub fn with_end(name: &str, input: Box<dyn Read + Send>, end: &[u8]) -> Result<LogReader, LogReadError> {
         let mut log = LogReader::from_reader(name, input)?;
         log.take_the_end(end);
         Ok(log)
@@ -219,7 +219,7 @@ impl LogReader {
     }
 
     /// What was found so far. Its warnings are complete once the iterator has ended.
-    pub fn reading(&self) -> &Reading {
+    pub fn reading(&self) -> &LogReading {
         &self.reading
     }
 
@@ -241,8 +241,8 @@ impl LogReader {
     /// Hands out the remaining records, some hundreds at a time.
     ///
     /// # Errors
-    /// [`ReadError`], after the records before it.
-    pub fn each_chunk(&mut self, take: impl FnMut(&[PacketRecord])) -> Result<(), ReadError> {
+    /// [`LogReadError`], after the records before it.
+    pub fn each_chunk(&mut self, take: impl FnMut(&[PacketRecord])) -> Result<(), LogReadError> {
         self.each_chunk_on(Threads::ONE, take)
     }
 
@@ -254,8 +254,8 @@ impl LogReader {
         &mut self,
         threads: Threads,
         mut take: impl FnMut(&[PacketRecord]),
-    ) -> Result<(), ReadError> {
-        let mut records = Vec::with_capacity(AT_ONCE);
+    ) -> Result<(), LogReadError> {
+        let mut records = Vec::with_capacity(RECORDS_PER_BATCH);
         // Up to this place in the input this thread reads alone.
         let mut alone = if threads == Threads::ONE { u64::MAX } else { 0 };
         loop {
@@ -274,8 +274,8 @@ impl LogReader {
     }
 
     /// Reads the next records; false if there are no more.
-    fn read_some(&mut self, records: &mut Vec<PacketRecord>) -> Result<bool, ReadError> {
-        while records.len() < AT_ONCE {
+    fn read_some(&mut self, records: &mut Vec<PacketRecord>) -> Result<bool, LogReadError> {
+        while records.len() < RECORDS_PER_BATCH {
             if let Some(record) = self.next_plain() {
                 records.push(record);
                 continue;
@@ -292,13 +292,13 @@ impl LogReader {
     /// only.
     pub fn records<'a>(
         &'a mut self,
-        failure: &'a mut Option<ReadError>,
+        failure: &'a mut Option<LogReadError>,
     ) -> impl Iterator<Item = PacketRecord> + 'a {
         self.map_while(|r| r.map_err(|e| *failure = Some(e)).ok())
     }
 
-    fn not_a_log(&self, line: &Line, expected: &'static str) -> ReadError {
-        ReadError::NotALog {
+    fn not_a_log(&self, line: &BufferedLine, expected: &'static str) -> LogReadError {
+        LogReadError::NotALog {
             name: self.name.clone(),
             line: self.line,
             found: quote(&self.buf[line.start..line.end]),
@@ -306,14 +306,14 @@ impl LogReader {
         }
     }
 
-    fn read_header(&mut self) -> Result<(), ReadError> {
+    fn read_header(&mut self) -> Result<(), LogReadError> {
         const DATE: &str = "a header, as in '# Fri Jul 3 19:46:11 UTC 2009'";
         let mut number = 0;
         loop {
             let Some(line) = self.next_line()? else {
                 if number == 0 {
                     let found = if self.line == 0 { "empty" } else { "blank" };
-                    return Err(ReadError::Header {
+                    return Err(LogReadError::Header {
                         name: self.name.clone(),
                         problem: format!("it is {found}; expected {DATE}"),
                     });
@@ -341,7 +341,7 @@ impl LogReader {
                 break;
             }
             number += 1;
-            if number > MAX_HEADER {
+            if number > MAX_HEADER_LINES {
                 return Err(self.not_a_log(&line, "rows: no log has so long a header"));
             }
             let text = String::from_utf8_lossy(bytes).into_owned();
@@ -355,11 +355,11 @@ impl LogReader {
     }
 
     /// Computes the session from all facts so far.
-    fn rebuild(&mut self) -> Result<(), ReadError> {
+    fn rebuild(&mut self) -> Result<(), LogReadError> {
         let (session, warnings) = self
             .header
             .session()
-            .map_err(|problem| ReadError::Header { name: self.name.clone(), problem })?;
+            .map_err(|problem| LogReadError::Header { name: self.name.clone(), problem })?;
         self.session = session;
         self.header_warnings = warnings;
         Ok(())
@@ -368,7 +368,7 @@ impl LogReader {
     /// Parses the lines after the rows before the rows are read.
     fn look_at_the_end(&mut self, file: &File, size: u64) {
         let header = self.base + self.start as u64;
-        let from = size.saturating_sub(TAIL).max(header.min(size));
+        let from = size.saturating_sub(TAIL_BYTES).max(header.min(size));
         let mut tail = vec![0; (size - from) as usize];
         if read_exact_at(file, &mut tail, from).is_ok() {
             self.take_the_end(&tail);
@@ -382,7 +382,9 @@ impl LogReader {
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
         let lines: Vec<&str> =
             text.rsplit('\n').take_while(|l| l.starts_with('#') || l.trim().is_empty()).collect();
-        if lines.iter().any(|l| Header::begins_a_log(l, true)) || !lines.iter().any(|l| l.starts_with(ROWS)) {
+        if lines.iter().any(|l| LogHeader::begins_a_log(l, true))
+            || !lines.iter().any(|l| l.starts_with(ROWS))
+        {
             return;
         }
         for line in lines.iter().rev() {
@@ -393,21 +395,21 @@ impl LogReader {
 
     /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a block is
     /// returned in pieces.
-    fn next_line(&mut self) -> Result<Option<Line>, ReadError> {
+    fn next_line(&mut self) -> Result<Option<BufferedLine>, LogReadError> {
         let mut searched = self.start;
         loop {
-            let longest = self.end.min(self.start + BLOCK);
+            let longest = self.end.min(self.start + BLOCK_BYTES);
             if let Some(at) = memchr::memchr(b'\n', &self.buf[searched..longest]) {
-                let line = Line { start: self.start, end: searched + at, whole: true };
+                let line = BufferedLine { start: self.start, end: searched + at, whole: true };
                 self.start = line.end + 1;
                 self.line += 1;
                 return Ok(Some(line));
             }
-            if self.input_ended || longest == self.start + BLOCK {
+            if self.input_ended || longest == self.start + BLOCK_BYTES {
                 if self.start == self.end {
                     return Ok(None);
                 }
-                let line = Line { start: self.start, end: longest, whole: false };
+                let line = BufferedLine { start: self.start, end: longest, whole: false };
                 self.start = longest;
                 self.line += 1;
                 return Ok(Some(line));
@@ -437,10 +439,10 @@ impl LogReader {
         self.buf[self.end..self.end + PADDING].fill(0);
     }
 
-    fn fill(&mut self) -> Result<(), ReadError> {
+    fn fill(&mut self) -> Result<(), LogReadError> {
         self.failure.take().map_or_else(|| self.read_more(), Err).map_err(|source| {
-            self.state = State::Done;
-            ReadError::Read { name: self.name.clone(), line: self.line, source }
+            self.state = ReadState::Done;
+            LogReadError::Read { name: self.name.clone(), line: self.line, source }
         })
     }
 
@@ -472,7 +474,7 @@ impl LogReader {
     /// The next record if it is a plain row completely in the buffer.
     #[inline]
     fn next_plain(&mut self) -> Option<PacketRecord> {
-        if self.state != State::Rows {
+        if self.state != ReadState::Rows {
             return None;
         }
         let (index, record, end) = self.scanner.row(&self.buf, self.start, self.header.layout)?;
@@ -486,8 +488,8 @@ impl LogReader {
     /// The next record if it is not a plain row completely in the buffer: at the end of a block or of the log, or in
     /// another notation.
     #[cold]
-    fn next_slowly(&mut self) -> Result<Option<PacketRecord>, ReadError> {
-        while self.state == State::Rows {
+    fn next_slowly(&mut self) -> Result<Option<PacketRecord>, LogReadError> {
+        while self.state == ReadState::Rows {
             let Some(line) = self.next_line()? else {
                 self.conclude()?;
                 break;
@@ -500,7 +502,7 @@ impl LogReader {
     }
 
     /// Takes a line of which nothing is known; the record if it is a row.
-    fn any_line(&mut self, line: &Line) -> Result<Option<PacketRecord>, ReadError> {
+    fn any_line(&mut self, line: &BufferedLine) -> Result<Option<PacketRecord>, LogReadError> {
         // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
         // column is only ever zero or not.
         let readable = line.whole || (self.is_at_end() && self.header.layout.is_classic());
@@ -519,8 +521,8 @@ impl LogReader {
 
     /// For a log that is put together from its parts, of which the header was read: the next row, as if its line had been read.
     /// Returns whether it counts: nothing does once another log began.
-    pub fn take_row(&mut self, row: &Row) -> bool {
-        if self.state == State::Done {
+    pub fn take_row(&mut self, row: &LogRow) -> bool {
+        if self.state == ReadState::Done {
             return false;
         }
         self.line += 1;
@@ -534,13 +536,17 @@ impl LogReader {
     ///
     /// # Errors
     /// As of the iterator.
-    pub fn take_lines(&mut self, text: &[u8], mut push: impl FnMut(&PacketRecord)) -> Result<(), ReadError> {
+    pub fn take_lines(
+        &mut self,
+        text: &[u8],
+        mut push: impl FnMut(&PacketRecord),
+    ) -> Result<(), LogReadError> {
         let text = io::Cursor::new(text.to_vec());
         // After the header there may be more of its input.
         let before = core::mem::replace(&mut self.input, Box::new(io::empty()));
         self.input = if self.input_ended { Box::new(text) } else { Box::new(before.chain(text)) };
         self.input_ended = false;
-        while self.state == State::Rows
+        while self.state == ReadState::Rows
             && let Some(line) = self.next_line()?
         {
             if let Some(record) = self.any_line(&line)? {
@@ -554,12 +560,12 @@ impl LogReader {
     ///
     /// # Errors
     /// As of the iterator.
-    pub fn take_end(&mut self) -> Result<(), ReadError> {
-        if self.state == State::Rows { self.conclude() } else { Ok(()) }
+    pub fn take_end(&mut self) -> Result<(), LogReadError> {
+        if self.state == ReadState::Rows { self.conclude() } else { Ok(()) }
     }
 
     /// Handles a line that is not a row. Returns whether reading continues.
-    fn other_line(&mut self, line: &Line) -> Result<bool, ReadError> {
+    fn other_line(&mut self, line: &BufferedLine) -> Result<bool, LogReadError> {
         let bytes = self.buf[line.start..line.end].trim_ascii();
         if bytes.is_empty() {
             return Ok(true);
@@ -567,7 +573,7 @@ impl LogReader {
         if bytes[0] == b'#' {
             let text = String::from_utf8_lossy(bytes).into_owned();
             self.after_rows |= text.starts_with(ROWS);
-            if Header::begins_a_log(&text, self.after_rows) {
+            if LogHeader::begins_a_log(&text, self.after_rows) {
                 self.reading
                     .warnings
                     .push(format!("another log begins before line {}: only the first is read", self.line));
@@ -597,7 +603,7 @@ impl LogReader {
     }
 
     /// Skips the rest of a line longer than a block.
-    fn skip_to_line_feed(&mut self) -> Result<(), ReadError> {
+    fn skip_to_line_feed(&mut self) -> Result<(), LogReadError> {
         while let Some(piece) = self.next_line()? {
             self.line -= 1;
             if piece.whole {
@@ -609,7 +615,7 @@ impl LogReader {
 
     #[cold]
     fn index_gap(&mut self, index: u64) {
-        if self.index_gaps.len() <= SPELT_OUT {
+        if self.index_gaps.len() <= MAX_SINGLE_WARNINGS {
             self.index_gaps
                 .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
         }
@@ -619,13 +625,13 @@ impl LogReader {
     }
 
     /// At the end of the rows: completes the session and the warnings.
-    fn conclude(&mut self) -> Result<(), ReadError> {
-        self.state = State::Done;
+    fn conclude(&mut self) -> Result<(), LogReadError> {
+        self.state = ReadState::Done;
         if !self.tail_known {
             self.rebuild()?;
         }
         if let (0, Some((line, found))) = (self.reading.rows, &self.first_unreadable) {
-            return Err(ReadError::NotALog {
+            return Err(LogReadError::NotALog {
                 name: self.name.clone(),
                 line: *line,
                 found: found.clone(),
@@ -633,10 +639,11 @@ impl LogReader {
             });
         }
         let mut warnings = core::mem::take(&mut self.header_warnings);
-        let spelt = self.header.problems.iter().take(SPELT_OUT).map(|(line, problem)| match *line {
-            u64::MAX => format!("after the last row: {problem}"),
-            line => format!("line {line}: {problem}"),
-        });
+        let spelt =
+            self.header.problems.iter().take(MAX_SINGLE_WARNINGS).map(|(line, problem)| match *line {
+                u64::MAX => format!("after the last row: {problem}"),
+                line => format!("line {line}: {problem}"),
+            });
         warnings.extend(spelt);
         if let Some((line, found)) = &self.first_unreadable {
             warnings.push(format!(
@@ -647,8 +654,8 @@ impl LogReader {
         if !self.index_gaps.is_empty() {
             warnings.push(format!(
                 "the numbering of the rows is broken ({}{}): rows were removed, repeated or put together from several logs",
-                self.index_gaps[..self.index_gaps.len().min(SPELT_OUT)].join("; "),
-                if self.index_gaps.len() > SPELT_OUT { "; …" } else { "" }
+                self.index_gaps[..self.index_gaps.len().min(MAX_SINGLE_WARNINGS)].join("; "),
+                if self.index_gaps.len() > MAX_SINGLE_WARNINGS { "; …" } else { "" }
             ));
         }
         if let Some(claimed) = self.header.rows.filter(|n| *n != self.reading.rows + self.reading.unreadable)
@@ -684,7 +691,7 @@ impl LogReader {
 }
 
 impl Iterator for LogReader {
-    type Item = Result<PacketRecord, ReadError>;
+    type Item = Result<PacketRecord, LogReadError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

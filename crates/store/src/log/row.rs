@@ -3,15 +3,15 @@
 //! Rows are read in two ways. The fast one, [`Scanner`], accepts only the form that this program writes, eight bytes
 //! at a time; if a row differs, the tolerant parser reads it again.
 
-use super::compat::Layout;
+use super::compat::RowLayout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
+use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 
 /// Bytes from the begin of a row that [`Scanner`] may read, beyond the end of the input too. It leaves longer rows alone.
 pub(super) const PADDING: usize = 512;
 /// Columns end before this, so that eight bytes can be read from each place in them.
-const LONGEST: usize = PADDING / 2;
+const MAX_ROW_BYTES: usize = PADDING / 2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
@@ -39,14 +39,14 @@ fn eight_digits(chunk: u64) -> u64 {
 /// several columns in parallel.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    last: Option<Tail>,
+    last: Option<RowTail>,
     /// The TCP_INFO in the last row, if it has one.
     pub beside: Option<TcpSample>,
 }
 
 /// What followed the times in the row before, which often is the same again.
 #[derive(Clone, Copy, Debug)]
-struct Tail {
+struct RowTail {
     /// From the flags to the line feed, and which bits of them count.
     text: [u64; 3],
     mask: [u64; 3],
@@ -55,9 +55,9 @@ struct Tail {
     record: PacketRecord,
 }
 
-impl Tail {
+impl RowTail {
     /// From place `from` of the row to its line feed at `end`; None if that is long, or not all times were known.
-    fn of(window: &[u8; PADDING], from: usize, end: usize, record: &PacketRecord) -> Option<Tail> {
+    fn of(window: &[u8; PADDING], from: usize, end: usize, record: &PacketRecord) -> Option<RowTail> {
         let to_end = end - from;
         record.sent().zip(record.arrived()).filter(|_| to_end < 24)?;
         let mask = core::array::from_fn(|k| match (to_end + 1).saturating_sub(8 * k) {
@@ -66,7 +66,7 @@ impl Tail {
             _ => u64::MAX,
         });
         let text = three(window, from)?;
-        Some(Tail { text, mask, to_end, record: *record })
+        Some(RowTail { text, mask, to_end, record: *record })
     }
 
     /// Whether the row goes on as this one did.
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
     fn next_mark(&mut self) -> Option<usize> {
         while self.marks == 0 {
             self.base += 8;
-            if self.base >= LONGEST {
+            if self.base >= MAX_ROW_BYTES {
                 return None;
             }
             self.marks = no_digits(self.eight(self.base));
@@ -119,10 +119,10 @@ impl<'a> Cursor<'a> {
         Some(at)
     }
 
-    /// Eight bytes from place `at` on, which is before [`LONGEST`].
+    /// Eight bytes from place `at` on, which is before [`MAX_ROW_BYTES`].
     #[inline(always)]
     fn eight(&self, at: usize) -> u64 {
-        let at = at % LONGEST;
+        let at = at % MAX_ROW_BYTES;
         self.window[at..at + 8].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
     }
 
@@ -212,7 +212,7 @@ impl Scanner {
     /// Reads the row at `buf[start..]` up to its line feed, if it is exactly as this program writes it. Returns the
     /// row's index, the record, and the position of the line feed.
     #[inline]
-    pub fn row(&mut self, buf: &[u8], start: usize, layout: Layout) -> Option<(u64, PacketRecord, usize)> {
+    pub fn row(&mut self, buf: &[u8], start: usize, layout: RowLayout) -> Option<(u64, PacketRecord, usize)> {
         let window = buf.get(start..)?.first_chunk()?;
         let mut c = Cursor::new(window);
         let index = c.digits()? as u64;
@@ -272,7 +272,7 @@ impl Scanner {
             return None;
         }
         // The TCP_INFO is kept apart from the record.
-        self.last = if layout.has_tcp() { None } else { Tail::of(window, tail, c.at, &record) };
+        self.last = if layout.has_tcp() { None } else { RowTail::of(window, tail, c.at, &record) };
         Some((index, record, start + c.at))
     }
 }
@@ -308,7 +308,10 @@ fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4
 /// Reads a row in any notation that is unambiguous: any white space, a carriage return at the end, further columns. The
 /// row is without line feed. Also returns its TCP_INFO.
 #[cold]
-pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketRecord, Option<TcpSample>)> {
+pub(super) fn parse_tolerant(
+    row: &[u8],
+    layout: RowLayout,
+) -> Option<(u64, PacketRecord, Option<TcpSample>)> {
     let row = core::str::from_utf8(row).ok()?;
     let mut columns = row.split_ascii_whitespace();
     let number = |text: &str| text.parse::<i64>().ok();
@@ -372,12 +375,12 @@ fn flags(bits: i64) -> Flags {
 }
 
 #[inline]
-fn source(letter: u8) -> Option<Source> {
+fn source(letter: u8) -> Option<StampSource> {
     Some(match letter {
-        b'u' => Source::User,
-        b'k' => Source::Kernel,
-        b'h' => Source::Hardware,
-        b'w' => Source::Wire,
+        b'u' => StampSource::User,
+        b'k' => StampSource::Kernel,
+        b'h' => StampSource::Hardware,
+        b'w' => StampSource::Wire,
         _ => return None,
     })
 }
@@ -390,7 +393,7 @@ pub(super) fn push(
     index: u64,
     record: &PacketRecord,
     beside: Option<&TcpSample>,
-    layout: Layout,
+    layout: RowLayout,
 ) -> bool {
     let mut digits = itoa::Buffer::new();
     let mut number = |out: &mut Vec<u8>, value: i64| out.extend_from_slice(digits.format(value).as_bytes());
@@ -439,7 +442,7 @@ pub(super) fn push(
         }
     }
     if layout.has_queue() {
-        let stamped = record.local_queue().filter(|(_, source)| *source == Source::Kernel);
+        let stamped = record.local_queue().filter(|(_, source)| *source == StampSource::Kernel);
         out.push(b' ');
         optional(out, stamped.map(|(time, _)| time.0));
     }
@@ -460,7 +463,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Both parsers, the fast one twice: without and with known widths.
-    fn parse_text(text: &str, layout: Layout) -> Option<(u64, PacketRecord)> {
+    fn parse_text(text: &str, layout: RowLayout) -> Option<(u64, PacketRecord)> {
         let buf = [text.as_bytes(), b"\n", &[0; PADDING]].concat();
         let mut scanner = Scanner::default();
         let first = scanner.row(&buf, 0, layout);
@@ -549,7 +552,10 @@ mod tests {
                     if let Some(at) = time {
                         record.set(
                             moment,
-                            Stamp { at: WallTime(at), source: Source::ALL[usize::from(by >> (2 * k) & 3)] },
+                            Stamp {
+                                at: WallTime(at),
+                                source: StampSource::ALL[usize::from(by >> (2 * k) & 3)],
+                            },
                         );
                     }
                 }
@@ -571,12 +577,12 @@ mod tests {
         #[test]
         fn both_parsers_read_the_same(
             layout in prop::sample::select(vec![
-                Layout::Classic,
-                Layout::OneWay { queue: false },
-                Layout::OneWay { queue: true },
-                Layout::TwoWay { queue: false },
-                Layout::TwoWay { queue: true },
-                Layout::TwoWayTcp,
+                RowLayout::Classic,
+                RowLayout::OneWay { queue: false },
+                RowLayout::OneWay { queue: true },
+                RowLayout::TwoWay { queue: false },
+                RowLayout::TwoWay { queue: true },
+                RowLayout::TwoWayTcp,
             ]),
             records in prop::collection::vec((any_record(), 1u32..4, 0u8..12, any::<prop::sample::Index>(), any::<u8>()), 1..12),
         ) {
@@ -611,7 +617,7 @@ mod tests {
                     }
                     let plain = change > 5 && i64::MIN != record.seq;
                     prop_assert!(fast.is_none() || fast == tolerant, "{}", String::from_utf8_lossy(&text));
-                    prop_assert!(fast.is_some() || !plain || tolerant.is_none() || text.len() > LONGEST);
+                    prop_assert!(fast.is_some() || !plain || tolerant.is_none() || text.len() > MAX_ROW_BYTES);
                 }
             }
         }
@@ -620,17 +626,17 @@ mod tests {
     #[test]
     fn classic_row() {
         let (index, r) =
-            parse_text("7 1300000000070000000 7 1300000000075000000 1", Layout::Classic).unwrap();
+            parse_text("7 1300000000070000000 7 1300000000075000000 1", RowLayout::Classic).unwrap();
         assert_eq!((index, r.seq, r.delay()), (7, 7, Some(Span::millis(5))));
         assert!(!r.flags.is_clean());
     }
 
     #[test]
     fn the_tolerant_path_reads_what_people_make_of_a_log() {
-        let expected = parse_text("7 10 -2 15 0", Layout::Classic);
+        let expected = parse_text("7 10 -2 15 0", RowLayout::Classic);
         assert!(expected.is_some());
         for text in ["7 10 -2 15 0\r", "  7\t10  -2 15 0 ", "7 10 -2 15 0 9 9 9", "+7 +10 -2 0015 0"] {
-            assert_eq!(parse_text(text, Layout::Classic), expected, "{text}");
+            assert_eq!(parse_text(text, RowLayout::Classic), expected, "{text}");
         }
     }
 
@@ -647,10 +653,10 @@ mod tests {
             "7 10 2 99999999999999999999 0",
             "7 10 2 15.5 0",
         ] {
-            assert_eq!(parse_text(text, Layout::Classic), None, "{text}");
+            assert_eq!(parse_text(text, RowLayout::Classic), None, "{text}");
         }
         for text in ["0 1 2 3 0 ux - - - - -", "0 1 2 3 0 uu - - 256 - -", "0 1 2 3 0 uu - - - - 65536"] {
-            assert_eq!(parse_text(text, Layout::OneWay { queue: false }), None, "{text}");
+            assert_eq!(parse_text(text, RowLayout::OneWay { queue: false }), None, "{text}");
         }
     }
 
@@ -661,7 +667,7 @@ mod tests {
             let mut row = b"0 -1 0 5 0 uuu? - 10 - - - 7 - -\n".to_vec();
             row[14] = letter;
             row.resize(row.len() + PADDING, 0);
-            let fast = Scanner::default().row(&row, 0, Layout::TwoWay { queue: true });
+            let fast = Scanner::default().row(&row, 0, RowLayout::TwoWay { queue: true });
             assert_eq!(fast.is_some(), is_read, "{letter}");
         }
     }
@@ -669,7 +675,7 @@ mod tests {
     #[test]
     fn foreign_flags_stay_unclean() {
         for bits in ["65536", "-1", "-2147483648", "4294967296"] {
-            let (_, r) = parse_text(&format!("0 1 2 3 {bits}"), Layout::Classic).unwrap();
+            let (_, r) = parse_text(&format!("0 1 2 3 {bits}"), RowLayout::Classic).unwrap();
             assert!(!r.flags.is_clean(), "{bits}");
         }
     }
@@ -677,26 +683,27 @@ mod tests {
     #[test]
     fn both_paths_agree() {
         let mut r = PacketRecord::one_way(5, WallTime(-3), WallTime(i64::MAX));
-        r.set(Moment::Returned, Stamp { at: WallTime(12), source: Source::Hardware });
+        r.set(Moment::Returned, Stamp { at: WallTime(12), source: StampSource::Hardware });
         r.set_receive_lag(Some(Span(-17)));
         r.set_traffic_class(Some(0));
         r.set_size(Some(80));
         let mut out = Vec::new();
-        assert!(push(&mut out, 9, &r, None, Layout::TwoWay { queue: false }));
+        assert!(push(&mut out, 9, &r, None, RowLayout::TwoWay { queue: false }));
         let end = out.len() - 1;
         let text = core::str::from_utf8(&out[..end]).unwrap();
         assert_eq!(text, "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12");
-        assert_eq!(parse_text(text, Layout::TwoWay { queue: false }), Some((9, r)));
+        assert_eq!(parse_text(text, RowLayout::TwoWay { queue: false }), Some((9, r)));
     }
 
     #[test]
     fn the_time_in_the_local_queue_comes_back() {
         let mut r = PacketRecord::one_way(5, WallTime(3), WallTime(4));
-        r.set(Moment::Sent, Stamp { at: WallTime(3), source: Source::Kernel });
+        r.set(Moment::Sent, Stamp { at: WallTime(3), source: StampSource::Kernel });
         r.set_send_lag(Some(Span(5_000_000_000)));
         let bounded = r;
         r.set_entry_lag(Some(Span(1500)));
-        let layouts = [(Layout::OneWay { queue: true }, "ku"), (Layout::TwoWay { queue: true }, "ku--")];
+        let layouts =
+            [(RowLayout::OneWay { queue: true }, "ku"), (RowLayout::TwoWay { queue: true }, "ku--")];
         for (layout, letters) in layouts {
             for (r, column) in [(r, "4999998500"), (bounded, "-")] {
                 let mut out = Vec::new();
@@ -709,10 +716,10 @@ mod tests {
         }
         // What an older program makes of it, and this one of an older log.
         let text = "9 3 5 4 0 ku 5000000000 - - - - 4999998500";
-        assert_eq!(parse_text(text, Layout::OneWay { queue: false }), Some((9, bounded)));
+        assert_eq!(parse_text(text, RowLayout::OneWay { queue: false }), Some((9, bounded)));
         // Without the program's own reading, or without a stamp of the packet's leaving, there is no such time.
         for text in ["9 3 5 4 0 ku - - - - - 7", "9 3 5 4 0 uu 5 - - - - 7"] {
-            let layout = Layout::OneWay { queue: true };
+            let layout = RowLayout::OneWay { queue: true };
             assert_eq!(parse_text(text, layout).unwrap().1.entry_lag(), None, "{text}");
             assert_eq!(parse_tolerant(text.as_bytes(), layout).unwrap().1.entry_lag(), None, "{text}");
         }
@@ -724,11 +731,11 @@ mod tests {
         let sample = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
         for beside in [Some(sample), None] {
             let mut out = Vec::new();
-            assert!(push(&mut out, 9, &r, beside.as_ref(), Layout::TwoWayTcp));
+            assert!(push(&mut out, 9, &r, beside.as_ref(), RowLayout::TwoWayTcp));
             let text = core::str::from_utf8(&out[..out.len() - 1]).unwrap();
-            assert_eq!(parse_text(text, Layout::TwoWayTcp), Some((9, r)));
-            assert_eq!(parse_tolerant(text.as_bytes(), Layout::TwoWayTcp), Some((9, r, beside)));
+            assert_eq!(parse_text(text, RowLayout::TwoWayTcp), Some((9, r)));
+            assert_eq!(parse_tolerant(text.as_bytes(), RowLayout::TwoWayTcp), Some((9, r, beside)));
         }
-        assert_eq!(parse_text("9 3 5 4 0 uu-- - - - - - - - 1 2 4294967296", Layout::TwoWayTcp), None);
+        assert_eq!(parse_text("9 3 5 4 0 uu-- - - - - - - - 1 2 4294967296", RowLayout::TwoWayTcp), None);
     }
 }

@@ -4,8 +4,8 @@ use super::escape::{escape, unescape};
 use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
-use jitlat_core::time::Source;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpStats, TwoWay};
+use jitlat_core::time::StampSource;
+use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -19,7 +19,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
-        ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
+        ("losses", facts.losses.chunks(LOSSES_PER_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
         ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
@@ -129,7 +129,7 @@ fn directions(text: &str) -> Result<Directions, String> {
 }
 
 /// Runs of loss on one line.
-const LOSSES_A_LINE: usize = 16;
+const LOSSES_PER_LINE: usize = 16;
 
 /// `up:20+3 down:60`: direction, first number, and count if not one.
 fn losses_text(runs: &[LossRun]) -> String {
@@ -143,18 +143,19 @@ fn losses_text(runs: &[LossRun]) -> String {
     runs.join(" ")
 }
 
-fn way_name(way: LostOn) -> &'static str {
+fn way_name(way: LossSide) -> &'static str {
     match way {
-        LostOn::Up => "up",
-        LostOn::Down => "down",
-        LostOn::Either => "either",
+        LossSide::Up => "up",
+        LossSide::Down => "down",
+        LossSide::Either => "either",
     }
 }
 
 fn losses(text: &str) -> Result<Vec<LossRun>, String> {
     let run = |word: &str| {
         let (way, run) = word.split_once(':')?;
-        let way = [LostOn::Up, LostOn::Down, LostOn::Either].into_iter().find(|w| way_name(*w) == way)?;
+        let way =
+            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|w| way_name(*w) == way)?;
         let (first, length) = run.split_once('+').unwrap_or((run, "1"));
         let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
         (run.length > 0).then_some(run)
@@ -219,7 +220,7 @@ fn far_report(text: &str) -> Result<FarReport, String> {
         out_of_order: count(text, "out_of_order")?,
         errors: count(text, "errors")?,
         duplicates: word(text, "duplicates")?,
-        stamps: letter.and_then(|l| Source::ALL.into_iter().find(|s| s.letter() == l)),
+        stamps: letter.and_then(|l| StampSource::ALL.into_iter().find(|s| s.letter() == l)),
         highest_seq: word(text, "highest_seq")?,
         wraps: count(text, "wraps")?,
         timed_out: count::<u8>(text, "timed_out")? != 0,
@@ -273,7 +274,7 @@ mod tests {
                 .map(|k| LossRun {
                     first: 10 * k,
                     length: k % 3 + 1,
-                    way: [LostOn::Up, LostOn::Down, LostOn::Either][k as usize % 3],
+                    way: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },
@@ -281,7 +282,7 @@ mod tests {
                 received: 5,
                 min: Some(Span(-6)),
                 duplicates: Some(0),
-                stamps: Some(Source::Kernel),
+                stamps: Some(StampSource::Kernel),
                 highest_seq: Some(65_535),
                 timed_out: true,
                 ..FarReport::default()

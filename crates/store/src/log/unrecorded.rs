@@ -1,10 +1,10 @@
 //! [`Unrecorded`]: of which sequence numbers a log says nothing, although it goes on after them.
 
 use jitlat_core::PacketRecord;
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 
 /// Most runs kept, so that a hostile log costs little; of further ones it is not known that they were not recorded.
-const MOST: usize = 1 << 12;
+const MAX_RUNS: usize = 1 << 12;
 
 /// Collects them while rows are read. Between the highest number before a place where rows are missing and the next
 /// higher one after it, only the numbers that come later still are known.
@@ -17,7 +17,7 @@ pub(super) struct Unrecorded {
     /// Rows are missing after it; whether that is certain.
     missing: Option<bool>,
     /// What is unrecorded, ascending; whether that is certain.
-    runs: Vec<(Run, bool)>,
+    runs: Vec<(SeqRun, bool)>,
 }
 
 impl Unrecorded {
@@ -52,9 +52,9 @@ impl Unrecorded {
     fn found_again(&mut self, seq: u64) {
         if let Some(certain) = self.missing.take()
             && seq > self.next
-            && self.runs.len() < MOST
+            && self.runs.len() < MAX_RUNS
         {
-            self.runs.push((Run { start: self.next, len: seq - self.next }, certain));
+            self.runs.push((SeqRun { start: self.next, len: seq - self.next }, certain));
         }
     }
 
@@ -67,14 +67,14 @@ impl Unrecorded {
             return;
         }
         let parts = [(run.start, seq), (seq + 1, end)].into_iter().filter(|(from, to)| from < to);
-        let parts = parts.map(|(from, to)| (Run { start: from, len: to - from }, certain));
-        let room = MOST.saturating_sub(self.runs.len()) + 1;
+        let parts = parts.map(|(from, to)| (SeqRun { start: from, len: to - from }, certain));
+        let room = MAX_RUNS.saturating_sub(self.runs.len()) + 1;
         self.runs.splice(place..=place, parts.take(room));
     }
 
     /// What is unrecorded, once all rows are read; `proven` where their number shows that rows with a number of their
     /// own are missing.
-    pub(super) fn finish(&mut self, proven: bool) -> Vec<Run> {
+    pub(super) fn finish(&mut self, proven: bool) -> Vec<SeqRun> {
         self.found_again(self.end);
         core::mem::take(&mut self.runs)
             .into_iter()

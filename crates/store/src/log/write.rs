@@ -3,7 +3,7 @@
 //! What has been written is never changed: facts known only at the end follow the rows. So the log can be read after a
 //! crash at any byte, and a full disk costs only what does not fit.
 
-use super::compat::{Layout, Version};
+use super::compat::{LogVersion, RowLayout};
 use super::header::{self, Fact};
 use super::read::UNRECORDED;
 use super::row;
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 /// Bytes gathered before they are written.
-const BUFFER: usize = 128 * 1024;
+const BUFFER_BYTES: usize = 128 * 1024;
 
 /// The destination of a log: can append, and can be shortened after a failed write.
 pub trait LogOutput: Write {
@@ -85,7 +85,7 @@ fn kept(rows: u64, lost: u64) -> String {
 
 /// The contents of a finished log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenLog {
     /// Rows.
     pub rows: u64,
     /// Records that cannot be a row: without both times in versions 1 and 2.
@@ -99,8 +99,8 @@ pub struct Written {
 #[derive(Debug)]
 pub struct LogWriter<W: LogOutput> {
     out: W,
-    version: Version,
-    layout: Layout,
+    version: LogVersion,
+    layout: RowLayout,
     buf: Vec<u8>,
     /// Bytes that `out` has accepted.
     written: u64,
@@ -125,12 +125,12 @@ pub struct LogWriter<W: LogOutput> {
 
 impl<W: LogOutput> LogWriter<W> {
     /// A writer of one-way records in the given version.
-    pub fn new(out: W, version: Version) -> LogWriter<W> {
+    pub fn new(out: W, version: LogVersion) -> LogWriter<W> {
         LogWriter {
             out,
             version,
             layout: version.one_way(),
-            buf: Vec::with_capacity(BUFFER + 1024),
+            buf: Vec::with_capacity(BUFFER_BYTES + 1024),
             written: 0,
             rows: 0,
             lost: 0,
@@ -148,15 +148,15 @@ impl<W: LogOutput> LogWriter<W> {
 
     /// A writer of records with up to four times, in version 3.
     pub fn two_way(out: W) -> LogWriter<W> {
-        let mut writer = LogWriter::new(out, Version::V3);
-        writer.layout = Layout::TwoWay { queue: true };
+        let mut writer = LogWriter::new(out, LogVersion::V3);
+        writer.layout = RowLayout::TwoWay { queue: true };
         writer
     }
 
     /// The same with the kernel's TCP_INFO in each row.
     pub fn two_way_tcp(out: W) -> LogWriter<W> {
-        let mut writer = LogWriter::new(out, Version::V3);
-        writer.layout = Layout::TwoWayTcp;
+        let mut writer = LogWriter::new(out, LogVersion::V3);
+        writer.layout = RowLayout::TwoWayTcp;
         writer
     }
 
@@ -205,7 +205,7 @@ impl<W: LogOutput> LogWriter<W> {
         } else {
             self.left_out += 1;
         }
-        if self.buf.len() >= BUFFER {
+        if self.buf.len() >= BUFFER_BYTES {
             self.flush();
         }
     }
@@ -304,12 +304,12 @@ impl<W: LogOutput> LogWriter<W> {
     ///
     /// # Errors
     /// [`WriteError`] with the first failure; what could be written stays.
-    pub fn close(mut self) -> (W, Result<Written, WriteError>) {
+    pub fn close(mut self) -> (W, Result<WrittenLog, WriteError>) {
         if !self.finished {
             self.flush();
         }
         let result = match self.failure {
-            None => Ok(Written { rows: self.rows, left_out: self.left_out }),
+            None => Ok(WrittenLog { rows: self.rows, left_out: self.left_out }),
             Some(source) => Err(WriteError { path: None, rows: self.rows, lost: self.lost, source }),
         };
         (self.out, result)

@@ -1,7 +1,7 @@
 //! Lines about captured traffic: one per pair, or one per event.
 
 use jitlat_passive::tcp::{DirectedEvent, EventKind};
-use jitlat_passive::{Estimate, Pair};
+use jitlat_passive::{RatedPair, SyntheticPair};
 use std::io::{self, Write};
 
 /// The columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six
@@ -44,7 +44,7 @@ impl PairLines {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&mut self, out: &mut impl Write, e: &Estimate) -> io::Result<()> {
+    pub fn write(&mut self, out: &mut impl Write, e: &RatedPair) -> io::Result<()> {
         self.number += 1;
         self.line.clear();
         self.columns.format(&mut self.line, self.number, e);
@@ -53,7 +53,7 @@ impl PairLines {
 }
 
 impl PairColumns {
-    fn format(&self, line: &mut Vec<u8>, number: u64, e: &Estimate) {
+    fn format(&self, line: &mut Vec<u8>, number: u64, e: &RatedPair) {
         let p = &e.pair;
         if self.count {
             // Writing to a vector cannot fail.
@@ -78,7 +78,7 @@ impl PairColumns {
         line.push(b'\n');
     }
 
-    fn timestamp(&self, p: &Pair) -> i64 {
+    fn timestamp(&self, p: &SyntheticPair) -> i64 {
         match (self.begin, self.monitor_clock) {
             (true, _) => p.out.reference.0,
             (_, true) => p.middle_at_monitor().0,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Most bytes read of ping's output.
-const LONGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Why a file has no round trips.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub fn read_pings(path: &Path, start: WallTime) -> Result<Vec<(WallTime, Span)>,
         }
     }
     let failed = |source| PingsError::Io { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(failed)?.len() > LONGEST {
+    if fs::metadata(path).map_err(failed)?.len() > MAX_BYTES {
         return Err(PingsError::Other(path.to_owned()));
     }
     let text = fs::read(path).map_err(failed)?;

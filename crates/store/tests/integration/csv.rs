@@ -3,7 +3,7 @@
 use jitlat_core::analysis::analyze;
 use jitlat_core::summary::Summary;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::csv::{PACKET_COLUMNS, Packets, write_summaries};
+use jitlat_store::csv::{PACKET_COLUMNS, PacketCsv, write_summaries};
 use jitlat_store::log::LogReader;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn golden(name: &str) -> (Session, Vec<PacketRecord>, Summary) {
 fn packets(name: &str) -> (String, Summary) {
     let (session, records, summary) = golden(name);
     let mut out = Vec::new();
-    let mut csv = Packets::new(&mut out, &session, &summary).unwrap();
+    let mut csv = PacketCsv::new(&mut out, &session, &summary).unwrap();
     records.iter().for_each(|r| csv.write(r).unwrap());
     (String::from_utf8(out).unwrap(), summary)
 }

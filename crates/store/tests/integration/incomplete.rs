@@ -4,13 +4,13 @@ use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::answer::CauseId;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
-use jitlat_core::state::{Merged, State};
+use jitlat_core::state::{Merged, SavedAnalysis};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{
-    Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport, WallTime,
+    Direction, PacketRecord, Schedule, Session, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
 };
-use jitlat_store::log::{LogReader, LogWriter, Version};
+use jitlat_store::log::{LogReader, LogVersion, LogWriter};
 use std::io::Cursor;
 
 const PACKETS: u64 = 400;
@@ -31,7 +31,7 @@ fn records(two_way: bool) -> Vec<PacketRecord> {
         if two_way {
             let times = [(Moment::Answered, 1_100_000), (Moment::Returned, 2_000_000)];
             for (moment, after) in times {
-                record.set(moment, Stamp { at: WallTime(sent + after), source: Source::User });
+                record.set(moment, Stamp { at: WallTime(sent + after), source: StampSource::User });
             }
         }
         record
@@ -39,7 +39,7 @@ fn records(two_way: bool) -> Vec<PacketRecord> {
     (0..PACKETS as i64 - 3).filter(|seq| seq % 10 != 5).map(record).collect()
 }
 
-fn log(version: Version, two_way: bool) -> Vec<u8> {
+fn log(version: LogVersion, two_way: bool) -> Vec<u8> {
     let mut log = if two_way { LogWriter::two_way(Vec::new()) } else { LogWriter::new(Vec::new(), version) };
     let begun = session(two_way);
     log.begin(&begun);
@@ -70,7 +70,7 @@ fn lost_before(rows: u64) -> u64 {
 #[test]
 fn a_cut_log_of_version_3_claims_nothing_beyond_its_last_row() {
     for two_way in [false, true] {
-        let whole = log(Version::V3, two_way);
+        let whole = log(LogVersion::V3, two_way);
         let [summary, _] = analyses(&whole).unwrap();
         assert_eq!((summary.counts.sent, summary.counts.lost), (PACKETS, 43));
         assert!(summary.answer.unwrap().complete);
@@ -94,7 +94,7 @@ fn a_cut_log_of_version_3_claims_nothing_beyond_its_last_row() {
 /// Old logs do not say where they end: a few packets missing there may be lost.
 #[test]
 fn a_cut_log_of_an_old_version_claims_little_beyond_its_last_row() {
-    for version in [Version::V1, Version::V2] {
+    for version in [LogVersion::V1, LogVersion::V2] {
         let whole = log(version, false);
         let [summary, _] = analyses(&whole).unwrap();
         assert_eq!((summary.counts.sent, summary.counts.lost), (PACKETS, 43));
@@ -156,18 +156,18 @@ fn rows_missing_within_a_log_are_unknown() {
     {
         let what = |how: &str| format!("{how} of rows {from} to {to}");
         // Overwritten, as by a block that never reached the disk.
-        let mut overwritten = log(Version::V3, false);
+        let mut overwritten = log(LogVersion::V3, false);
         let [start, end] = place(&overwritten, from, to);
         overwritten[start..end - 1].fill(0);
         check_without(&overwritten, from, to, &what("overwriting"));
         // Removed: their numbers are missing, and the closing lines say how many rows there were.
         if to < rows {
-            let mut removed = log(Version::V3, false);
+            let mut removed = log(LogVersion::V3, false);
             removed.drain(start..end);
             check_without(&removed, from, to, &what("removing"));
         }
         // Never written, as when the disk is slow.
-        let mut slow = LogWriter::new(Vec::new(), Version::V3);
+        let mut slow = LogWriter::new(Vec::new(), LogVersion::V3);
         let begun = session(false);
         slow.begin(&begun);
         for (k, record) in records(false).iter().enumerate() {
@@ -182,14 +182,14 @@ fn rows_missing_within_a_log_are_unknown() {
 
 #[test]
 fn windows_and_merged_tests_leave_out_what_is_unknown() {
-    let mut bytes = log(Version::V3, false);
+    let mut bytes = log(LogVersion::V3, false);
     let [start, end] = place(&bytes, 30, 100);
     bytes.drain(start..end);
     let options = Options { interval: Some(Span::seconds(1)), ..jitlat_verdict::options() };
     let mut reader = LogReader::from_reader("removed", Box::new(Cursor::new(bytes))).unwrap();
     let mut analyzer = Analyzer::new(reader.session(), &options);
     reader.by_ref().for_each(|record| analyzer.push(&record.unwrap()));
-    let state = State::of(reader.session().clone(), analyzer);
+    let state = SavedAnalysis::of(reader.session().clone(), analyzer);
     let one = state.clone().finish();
     let sums = |of: fn(&Interval) -> u64| one.intervals.iter().map(of).sum::<u64>();
     assert_eq!((sums(|w| w.sent), sums(|w| w.lost)), (one.counts.sent, one.counts.lost));
@@ -202,8 +202,10 @@ fn windows_and_merged_tests_leave_out_what_is_unknown() {
     let both = both.finish();
     assert_eq!((both.counts.sent, both.counts.lost), (2 * one.counts.sent, 2 * one.counts.lost));
     assert!(both.counts.tail_unknown);
-    let loaded = State::load(
-        &State::of(reader.session().clone(), Analyzer::new(reader.session(), &options)).save().unwrap(),
+    let loaded = SavedAnalysis::load(
+        &SavedAnalysis::of(reader.session().clone(), Analyzer::new(reader.session(), &options))
+            .save()
+            .unwrap(),
         &options,
     );
     assert_eq!(loaded.unwrap().session().unrecorded, reader.session().unrecorded);

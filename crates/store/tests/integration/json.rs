@@ -5,7 +5,7 @@ use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::{Directions, FarReport, TcpStats, TwoWay};
-use jitlat_core::{NoiseFloor, PacketRecord, Session, Source, Span, Stamp, TestSpec, WallTime};
+use jitlat_core::{NoiseFloor, PacketRecord, Session, Span, Stamp, StampSource, TestSpec, WallTime};
 use jitlat_store::json;
 use jitlat_store::log::LogReader;
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn two_way(facts: TwoWay) -> Value {
     let mut session = Session::new(TestSpec::default());
     (session.sent, session.two_way) = (Some(12), Some(Box::new(facts)));
     session.ending = Ending::Complete;
-    let at = |ms: f64| Stamp { at: WallTime((ms * 1e6) as i64), source: Source::Kernel };
+    let at = |ms: f64| Stamp { at: WallTime((ms * 1e6) as i64), source: StampSource::Kernel };
     let rows = (0..10).map(|i| {
         let start = i as f64 * 20.0;
         let mut r = PacketRecord::new(i);

@@ -5,10 +5,10 @@ use jitlat_core::noise::NoiseFloor;
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{
-    ClockProbe, Direction, Flags, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport,
-    WallTime,
+    ClockProbe, Direction, Flags, PacketRecord, Schedule, Session, Span, Stamp, StampSource, TestSpec,
+    Transport, WallTime,
 };
-use jitlat_store::log::{LogOutput, LogReader, LogWriter, ReadError, Reading, Version};
+use jitlat_store::log::{LogOutput, LogReadError, LogReader, LogReading, LogVersion, LogWriter};
 use jitlat_store::threads::Threads;
 use proptest::prelude::*;
 use std::io::{self, Cursor, Read, Write};
@@ -20,16 +20,16 @@ fn golden(name: &str) -> std::path::PathBuf {
 }
 
 /// A log read to its end: session, records, and what was found.
-fn read_all(mut log: LogReader) -> Result<(Session, Vec<PacketRecord>, Reading), ReadError> {
+fn read_all(mut log: LogReader) -> Result<(Session, Vec<PacketRecord>, LogReading), LogReadError> {
     let records = log.by_ref().collect::<Result<Vec<_>, _>>()?;
     Ok((log.session().clone(), records, log.reading().clone()))
 }
 
-fn read_bytes(bytes: &[u8]) -> Result<(Session, Vec<PacketRecord>, Reading), ReadError> {
+fn read_bytes(bytes: &[u8]) -> Result<(Session, Vec<PacketRecord>, LogReading), LogReadError> {
     read_all(LogReader::from_reader("test", Box::new(Cursor::new(bytes.to_vec())))?)
 }
 
-fn write(session: &Session, end: &Session, records: &[PacketRecord], version: Version) -> Vec<u8> {
+fn write(session: &Session, end: &Session, records: &[PacketRecord], version: LogVersion) -> Vec<u8> {
     let mut log = LogWriter::new(Vec::new(), version);
     log.begin(session);
     records.iter().for_each(|r| log.record(r));
@@ -47,7 +47,7 @@ fn the_golden_logs() {
     assert_eq!((s.src, s.dst), (Some([192, 0, 2, 10].into()), Some([198, 51, 100, 20].into())));
     assert_eq!((s.spec.src_port, s.spec.dst_port, s.direction_known), (40_001, 2667, false));
     assert_eq!(s.date.as_deref(), Some("Mon Nov 23 18:13:50 UTC 2009"));
-    assert_eq!((records.len(), reading), (1456, Reading { rows: 1456, ..Reading::default() }));
+    assert_eq!((records.len(), reading), (1456, LogReading { rows: 1456, ..LogReading::default() }));
 
     let (s, ..) = read_all(LogReader::open(&golden("c_unsync_v2.log")).unwrap()).unwrap();
     assert_eq!((s.version, s.classic_offset), (2, Some(Span(31_340_420_000))));
@@ -61,10 +61,10 @@ fn the_golden_logs() {
 #[test]
 fn classic_logs_are_written_as_they_were_read() {
     for (name, version) in [
-        ("a_loopback_v1.log", Version::V1),
-        ("b_wan_lossy_v1.log", Version::V1),
-        ("c_unsync_v2.log", Version::V2),
-        ("d_edge_small_v1.log", Version::V1),
+        ("a_loopback_v1.log", LogVersion::V1),
+        ("b_wan_lossy_v1.log", LogVersion::V1),
+        ("c_unsync_v2.log", LogVersion::V2),
+        ("d_edge_small_v1.log", LogVersion::V1),
     ] {
         let bytes = std::fs::read(golden(name)).unwrap();
         let (session, records, _) = read_bytes(&bytes).unwrap();
@@ -213,7 +213,7 @@ fn check_threads(text: &[u8], fails: bool) -> u64 {
 #[test]
 fn several_threads_read_what_one_does() {
     let (session, end) = full_session();
-    let text = String::from_utf8(write(&session, &end, &some_records(60_000), Version::V3)).unwrap();
+    let text = String::from_utf8(write(&session, &end, &some_records(60_000), LogVersion::V3)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let header = lines.iter().take_while(|line| line.starts_with('#')).count();
     assert_eq!(check_threads(text.as_bytes(), false), 60_000);
@@ -306,7 +306,7 @@ fn some_records(n: i64) -> Vec<PacketRecord> {
         let sent = t0 + i * 20_000_000;
         let mut r = PacketRecord::one_way(i, WallTime(sent), WallTime(sent + 70_123));
         if i % 3 != 0 {
-            r.set(Moment::Arrived, Stamp { at: WallTime(sent + 70_123), source: Source::Kernel });
+            r.set(Moment::Arrived, Stamp { at: WallTime(sent + 70_123), source: StampSource::Kernel });
             r.set_receive_lag(Some(Span(4000 + i)));
             r.set_ttl(Some(64));
             r.set_traffic_class(Some(184));
@@ -327,11 +327,11 @@ fn as_read(session: &Session) -> Session {
 fn version_3_keeps_everything() {
     let (before, after) = full_session();
     let records = some_records(50);
-    let bytes = write(&before, &after, &records, Version::V3);
+    let bytes = write(&before, &after, &records, LogVersion::V3);
     let (session, read, reading) = read_bytes(&bytes).unwrap();
     assert_eq!(session, as_read(&after));
     assert_eq!(read, records);
-    assert_eq!(reading, Reading { rows: 50, ..Reading::default() });
+    assert_eq!(reading, LogReading { rows: 50, ..LogReading::default() });
 
     // From a file, the closing lines are known at the beginning.
     let dir = tempfile::tempdir().unwrap();
@@ -350,10 +350,10 @@ fn what_the_header_said_too_early_is_corrected_at_the_end() {
     early.src = None;
     early.created = after.created.map(|c| WallTime(c.0 - 1));
     let records = some_records(3);
-    let bytes = write(&early, &after, &records, Version::V3);
+    let bytes = write(&early, &after, &records, LogVersion::V3);
     let (session, read, reading) = read_bytes(&bytes).unwrap();
     assert_eq!((session, read), (as_read(&after), records));
-    assert_eq!(reading, Reading { rows: 3, ..Reading::default() });
+    assert_eq!(reading, LogReading { rows: 3, ..LogReading::default() });
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn how_many_packets_there_are_may_be_known_at_the_end_alone() {
     begin.declared = Some(u64::from(jitlat_core::spec::MAX_PACKETS));
     let end = Session { sent: Some(9), declared: Some(9), ..begin.clone() };
     let records = some_records(7);
-    let text = write(&begin, &end, &records, Version::V3);
+    let text = write(&begin, &end, &records, LogVersion::V3);
     let (session, read, reading) = read_bytes(&text).unwrap();
     assert_eq!((session.packets(), session.declared, read.len()), (9, None, 7), "{:?}", reading.warnings);
     assert!(reading.warnings.is_empty() && !session.truncated, "{:?}", reading.warnings);
@@ -380,7 +380,7 @@ fn how_many_packets_there_are_may_be_known_at_the_end_alone() {
 #[test]
 fn version_3_begins_like_version_1() {
     let (before, after) = full_session();
-    let text = String::from_utf8(write(&before, &after, &some_records(2), Version::V3)).unwrap();
+    let text = String::from_utf8(write(&before, &after, &some_records(2), LogVersion::V3)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "# Fri Nov 21 03:50:00 UTC 2025");
     assert_eq!(lines[1..5], ["# command SENDING", "# npkts 1000", "# pktlen 80", "# proto 17"]);
@@ -398,7 +398,7 @@ fn the_documented_example_is_one() {
     assert_eq!(session.client.name.as_deref(), Some("alpha"));
     assert_eq!(records[0].dscp(), Some(46));
     assert_eq!(reading.warnings, ["the log says it has 1000 rows, but 2 were found"]);
-    let written = String::from_utf8(write(&session, &session, &records, Version::V3)).unwrap();
+    let written = String::from_utf8(write(&session, &session, &records, LogVersion::V3)).unwrap();
     for derived in ["clock_offset", "clock_interval", "control_rtt"] {
         let line = example.lines().rfind(|l| l.starts_with(&format!("# {derived} "))).unwrap();
         assert!(written.contains(line), "{line} in {written}");
@@ -411,7 +411,7 @@ fn the_documented_example_is_one() {
 fn two_way_records_keep_all_four_times() {
     let mut record = PacketRecord::new(4);
     for (i, moment) in [Moment::Sent, Moment::Answered, Moment::Returned].into_iter().enumerate() {
-        record.set(moment, Stamp { at: WallTime(100 + i as i64), source: Source::ALL[i] });
+        record.set(moment, Stamp { at: WallTime(100 + i as i64), source: StampSource::ALL[i] });
     }
     let mut log = LogWriter::two_way(Vec::new());
     let session = Session::new(TestSpec::default());
@@ -431,7 +431,7 @@ fn rows_before(bytes: &[u8], at: usize) -> usize {
 #[test]
 fn cut_at_any_byte_no_complete_row_is_lost_and_the_cut_is_reported() {
     let (before, after) = full_session();
-    let v3 = write(&before, &after, &some_records(20), Version::V3);
+    let v3 = write(&before, &after, &some_records(20), LogVersion::V3);
     let v1 = std::fs::read(golden("d_edge_small_v1.log")).unwrap();
     for bytes in [v3, v1] {
         let (_, all, _) = read_bytes(&bytes).unwrap();
@@ -488,9 +488,9 @@ impl LogOutput for SmallDisk {
 fn a_full_disk_costs_only_what_does_not_fit() {
     let (before, after) = full_session();
     let records = some_records(5000);
-    let whole = write(&before, &after, &records, Version::V3);
+    let whole = write(&before, &after, &records, LogVersion::V3);
     for size in [whole.len() / 2, whole.len() / 3, whole.len() - 10] {
-        let mut log = LogWriter::new(SmallDisk { bytes: Vec::new(), size }, Version::V3);
+        let mut log = LogWriter::new(SmallDisk { bytes: Vec::new(), size }, LogVersion::V3);
         log.begin(&before);
         records.iter().for_each(|r| log.record(r));
         log.finish(&after);
@@ -513,7 +513,7 @@ fn any_record() -> impl Strategy<Value = PacketRecord> {
             let mut r = PacketRecord::new(seq);
             for (moment, at, source) in [(Moment::Sent, sent, s), (Moment::Arrived, arrived, a)] {
                 if let Some(at) = at {
-                    r.set(moment, Stamp { at: WallTime(at), source: Source::ALL[source] });
+                    r.set(moment, Stamp { at: WallTime(at), source: StampSource::ALL[source] });
                 }
             }
             r.flags = Flags(flags);
@@ -536,7 +536,7 @@ proptest! {
     #[test]
     fn any_records_survive(records in proptest::collection::vec(any_record(), 0..40)) {
         let (before, after) = full_session();
-        let bytes = write(&before, &after, &records, Version::V3);
+        let bytes = write(&before, &after, &records, LogVersion::V3);
         let (session, read, reading) = read_bytes(&bytes).unwrap();
         prop_assert_eq!(session, as_read(&after));
         prop_assert_eq!(read, records);
@@ -550,14 +550,14 @@ proptest! {
         after.reason = Some(reason.clone());
         after.server.notes = vec![reason];
         after.tags = vec![(key, value)];
-        let bytes = write(&before, &after, &[], Version::V3);
+        let bytes = write(&before, &after, &[], LogVersion::V3);
         prop_assert_eq!(read_bytes(&bytes).unwrap().0, as_read(&after));
     }
 
     #[test]
     fn a_flipped_bit_never_panics(at in any::<prop::sample::Index>(), bit in 0..8) {
         let (before, after) = full_session();
-        let mut bytes = write(&before, &after, &some_records(12), Version::V3);
+        let mut bytes = write(&before, &after, &some_records(12), LogVersion::V3);
         let at = at.index(bytes.len());
         bytes[at] ^= 1u8 << bit;
         if let Ok((_, records, _)) = read_bytes(&bytes) {

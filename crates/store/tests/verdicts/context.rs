@@ -1,10 +1,10 @@
 //! [`Context`]: the normal conditions of a test: specification, hosts and path.
 
 use jitlat_core::schedule::Deadlines;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
-use jitlat_impair::{Answering, Clock, Config, Host, Jitter, Trial};
-use jitlat_store::log::Version;
+use jitlat_impair::{Answering, Clock, HostModel, Jitter, PathModel, Trial};
+use jitlat_store::log::LogVersion;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -90,7 +90,7 @@ const KINDS: [Kind; 12] = [
 pub struct Context {
     pub kind: Kind,
     pub trial: Trial,
-    pub version: Version,
+    pub version: LogVersion,
     /// Seconds between packets, and packets.
     pub period: f64,
     pub packets: u64,
@@ -106,21 +106,21 @@ impl Context {
     }
 
     /// The path the test packets of a one-way test take.
-    pub fn path(&mut self) -> &mut Config {
+    pub fn path(&mut self) -> &mut PathModel {
         match self.trial.spec.direction() {
             Direction::Up => &mut self.trial.up,
             Direction::Down => &mut self.trial.down,
         }
     }
 
-    pub fn sender(&mut self) -> &mut Host {
+    pub fn sender(&mut self) -> &mut HostModel {
         match self.trial.spec.direction() {
             Direction::Up => &mut self.trial.client,
             Direction::Down => &mut self.trial.server,
         }
     }
 
-    pub fn receiver(&mut self) -> &mut Host {
+    pub fn receiver(&mut self) -> &mut HostModel {
         match self.trial.spec.direction() {
             Direction::Up => &mut self.trial.server,
             Direction::Down => &mut self.trial.client,
@@ -184,14 +184,14 @@ pub fn context(draw: &mut Draw, wish: Wish) -> Context {
     let mut trial = Trial::new(spec, draw.whole(0, u64::MAX / 2));
     trial.epoch = WallTime(draw.whole(1_250_000_000, 1_790_000_000) as i64 * 1_000_000_000 + 123_456_789);
     for config in [&mut trial.up, &mut trial.down] {
-        *config = Config { delay: span(delay), jitter: jitter.clone(), in_order, ..Config::default() };
+        *config = PathModel { delay: span(delay), jitter: jitter.clone(), in_order, ..PathModel::default() };
     }
     let version = match draw.whole(0, 9) {
-        0..4 => Version::V1,
-        4..6 => Version::V2,
-        _ => Version::V3,
+        0..4 => LogVersion::V1,
+        4..6 => LogVersion::V2,
+        _ => LogVersion::V3,
     };
-    if version != Version::V1 && draw.chance(0.9) {
+    if version != LogVersion::V1 && draw.chance(0.9) {
         trial.probes = 8;
     }
     let offset = match draw.whole(0, 4) {
@@ -204,15 +204,15 @@ pub fn context(draw: &mut Draw, wish: Wish) -> Context {
     // Two ordinary crystals, or two disciplined clocks.
     let skew = if draw.chance(0.5) { 0 } else { draw.between(-4000.0, 4000.0) as i64 };
     trial.server.clock = Clock { offset: span(offset), skew_ppb: skew, shifts: Vec::new() };
-    let kernel = version == Version::V3 && draw.chance(0.7);
-    let resolution = if version == Version::V1 { draw.pick(&[1, 100, 1000]) } else { 1 };
+    let kernel = version == LogVersion::V3 && draw.chance(0.7);
+    let resolution = if version == LogVersion::V1 { draw.pick(&[1, 100, 1000]) } else { 1 };
     for host in [&mut trial.client, &mut trial.server] {
         host.wake = Jitter::Sum(vec![
             Jitter::LogNormal { median: Span::micros(20), sigma: 0.8 },
             Jitter::Spikes { share: 0.002, max: Span((0.3 * ns.0 as f64).min(1.5e6) as i64) },
         ]);
         host.reading = Jitter::LogNormal { median: Span::micros(6), sigma: 0.6 };
-        host.stamps = if kernel { Source::Kernel } else { Source::User };
+        host.stamps = if kernel { StampSource::Kernel } else { StampSource::User };
         host.resolution = Span(resolution);
     }
     Context { kind, trial, version, period, packets, jitter: spread, delay }
@@ -305,7 +305,7 @@ pub fn two_way(draw: &mut Draw, context: &mut Context) {
         ("twamp", true, true),
         ("lamp", false, false),
     ]);
-    context.version = Version::V3;
+    context.version = LogVersion::V3;
     context.trial.probes = 0;
     if context.trial.spec.direction() == Direction::Down {
         context.trial.spec = context.trial.spec.reversed();

@@ -3,10 +3,12 @@
 use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::paths::{by_delay, tolerance, variant};
 use super::variant::{Damage, Truth, Variant};
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::{Direction, Span};
-use jitlat_impair::{Choice, Competition, Load, Outage, Pause, Point, Rate, Shift};
-use jitlat_store::log::Version;
+use jitlat_impair::{
+    Choice, ClockChange, Competition, CrossTraffic, DelayPoint, Outage, Pause, RateBottleneck,
+};
+use jitlat_store::log::LogVersion;
 
 fn seconds(s: f64) -> Span {
     span(s * 1e9)
@@ -84,11 +86,11 @@ pub fn clock_step(draw: &mut Draw) -> Variant {
     let at = draw.between(0.15, 0.85) * c.duration();
     let size = (draw.scale(2.0, 900.0) * MS).max(6.0 * c.jitter).max(1.5 * c.period * 1e9);
     let mut by = if draw.chance(0.5) { size } else { -size };
-    let step = |by: f64| Shift { at: seconds(at), by: span(by), over: Span::ZERO };
+    let step = |by: f64| ClockChange { at: seconds(at), by: span(by), over: Span::ZERO };
     match draw.whole(0, 2) {
         // Probes before and after.
         0 => {
-            c.version = Version::V3;
+            c.version = LogVersion::V3;
             c.trial.probes = 8;
             c.receiver().clock.shifts.push(step(by));
         }
@@ -136,9 +138,9 @@ pub fn clock_skew(draw: &mut Draw) -> Variant {
 /// A queue in the sending host's own interface.
 pub fn local_queue(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { duration: 15.0, period: 0.1, ..Wish::default() });
-    c.version = Version::V3;
+    c.version = LogVersion::V3;
     for host in [&mut c.trial.client, &mut c.trial.server] {
-        host.stamps = Source::Kernel;
+        host.stamps = StampSource::Kernel;
     }
     let own = 8.0 * (c.trial.spec.payload() as f64 + 28.0) / c.period;
     let bits = (draw.scale(6.0, 40.0) * own).max(1e6);
@@ -148,12 +150,12 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     let length = draw.between(0.25, 0.7) * c.duration();
     let from = draw.between(0.02, 0.95) * (c.duration() - length - peak / 500.0).max(0.0);
     let load = if draw.chance(0.6) {
-        Load::Greedy { rtt: Span::millis(20) }
+        CrossTraffic::Greedy { rtt: Span::millis(20) }
     } else {
-        Load::Constant((1.05 * bits) as u64)
+        CrossTraffic::Constant((1.05 * bits) as u64)
     };
     let host = c.sender();
-    host.interface = Some(Rate { bits: bits as u64, queue: queue as u64 });
+    host.interface = Some(RateBottleneck { bits: bits as u64, queue: queue as u64 });
     host.competition = vec![Competition { from: seconds(from), length: seconds(length), load }];
     host.entries = entries(draw);
     if draw.chance(0.2) && c.trial.spec.direction() == Direction::Up {
@@ -164,7 +166,7 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
         .also(&["random-loss", "bursty-loss"]);
     truth.severity.extend(by_delay(0.55 * peak));
     truth.times = vec![(from, from + length + peak / 1000.0, tolerance(&c, length))];
-    if matches!(load, Load::Constant(_)) {
+    if matches!(load, CrossTraffic::Constant(_)) {
         // Too slow a rise to fill it.
         truth.magnitude = None;
         truth.times.clear();
@@ -205,10 +207,10 @@ pub fn incomplete(draw: &mut Draw) -> Variant {
     }
     let share = draw.between(0.25, 0.85);
     let damage = match (c.version, draw.whole(0, 3)) {
-        (Version::V3, 0) => {
+        (LogVersion::V3, 0) => {
             Damage::Ends(share, "# ending storage_failed\n# reason No space left on device (os error 28)\n")
         }
-        (Version::V3, 1) => {
+        (LogVersion::V3, 1) => {
             Damage::Ends(share, "# ending peer_lost\n# reason the control connection was lost\n")
         }
         (_, 2) => Damage::Cut(share, true),
@@ -226,7 +228,7 @@ pub fn few(draw: &mut Draw) -> Variant {
     let lost = draw.chance(0.5).then(|| draw.whole(0, 5));
     c.path().loss = Choice::indices(lost);
     let mut truth = Truth { severity: vec!["unknown"], complete: true, ..Truth::default() };
-    if c.packets == 1 && lost == Some(0) && c.version != Version::V3 {
+    if c.packets == 1 && lost == Some(0) && c.version != LogVersion::V3 {
         // A header alone, which is what a killed test leaves in these versions.
         truth = Truth { main: vec!["incomplete-log"], complete: false, ..truth };
     }
@@ -236,7 +238,7 @@ pub fn few(draw: &mut Draw) -> Variant {
 /// Nothing arrives.
 pub fn nothing(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (150, 2000), ..Wish::default() });
-    c.version = Version::V3;
+    c.version = LogVersion::V3;
     let length = seconds(10.0 * c.duration() + 10.0);
     c.path().outages.push(Outage { from: Span::ZERO, length });
     let truth = Truth::of("outage", &["bad"]);
@@ -246,22 +248,22 @@ pub fn nothing(draw: &mut Draw) -> Variant {
 /// A queue that never empties, while the probes before the test met an idle path.
 pub fn queue_throughout(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (600, 8000), kinds: &STEADY[..5], ..Wish::default() });
-    c.version = Version::V3;
+    c.version = LogVersion::V3;
     c.trial.probes = 8;
     let peak = draw.scale(60.0, 400.0).max(3.0 * c.delay / MS);
-    let standing = |at: f64| Point { at: seconds(at), delay: span(peak * MS) };
-    c.path().added = vec![Point { at: Span(-1), delay: Span::ZERO }, standing(0.0)];
+    let standing = |at: f64| DelayPoint { at: seconds(at), delay: span(peak * MS) };
+    c.path().added = vec![DelayPoint { at: Span(-1), delay: Span::ZERO }, standing(0.0)];
     if draw.chance(0.5) {
         // A little up and down.
         let duration = c.duration();
         c.path().added.extend((1..20).map(|k| {
             let share = f64::from(k) / 20.0;
-            Point { at: seconds(share * duration), delay: span(peak * MS * draw.between(0.85, 1.0)) }
+            DelayPoint { at: seconds(share * duration), delay: span(peak * MS * draw.between(0.85, 1.0)) }
         }));
     }
     let end = c.duration() + 0.1;
     c.path().added.push(standing(end));
-    c.path().added.push(Point { at: seconds(end), delay: Span::ZERO });
+    c.path().added.push(DelayPoint { at: seconds(end), delay: Span::ZERO });
     let mut truth =
         Truth::of("queue", &["fair", "poor", "bad"]).between(0.0, c.duration(), 0.1 * c.duration());
     truth.severity.extend(by_delay(peak));

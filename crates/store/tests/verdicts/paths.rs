@@ -5,9 +5,10 @@ use super::hosts::clean_context;
 use super::variant::{Damage, Truth, Variant};
 use jitlat_core::{Schedule, Span, TestSpec, Transport};
 use jitlat_impair::{
-    Choice, Competition, Duplication, Gilbert, Jitter, Load, Outage, Point, Police, Rate, Reordering, TooLong,
+    Choice, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel, Jitter, Outage, Police,
+    RateBottleneck, ReorderingModel, SizeLimit,
 };
-use jitlat_store::log::Version;
+use jitlat_store::log::LogVersion;
 use std::f64::consts::TAU;
 
 pub fn variant(c: Context, truth: Truth) -> Variant {
@@ -133,13 +134,13 @@ pub fn upload(draw: &mut Draw) -> Variant {
     let length = draw.between(0.25, 0.6) * duration;
     let from = draw.between(0.05, 0.9) * (duration - length - 2.0 * peak / 1000.0).max(0.0);
     let rtt = (2.0 * c.delay).max(2e6);
-    let rate = Some(Rate { bits: bits as u64, queue: queue as u64 });
+    let rate = Some(RateBottleneck { bits: bits as u64, queue: queue as u64 });
     let flows = draw.whole(1, 3);
     let competition: Vec<_> = (0..flows)
         .map(|k| Competition {
             from: seconds(from + 0.05 * k as f64),
             length: seconds(length),
-            load: Load::Greedy { rtt: span(rtt * (1.0 + 0.1 * k as f64)) },
+            load: CrossTraffic::Greedy { rtt: span(rtt * (1.0 + 0.1 * k as f64)) },
         })
         .collect();
     if draw.chance(0.2) {
@@ -180,7 +181,8 @@ pub fn flood(draw: &mut Draw) -> Variant {
     let fall = (peak / 1000.0).max(3.0 * c.period) * draw.between(1.0, 3.0);
     let points =
         [(0.0, 0.0), (from, 0.0), (from + rise, peak), (from + length, peak), (from + length + fall, 0.0)];
-    c.path().added = points.iter().map(|(at, d)| Point { at: seconds(*at), delay: span(d * MS) }).collect();
+    c.path().added =
+        points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(d * MS) }).collect();
     c.path().in_order = true;
     let loss = if draw.chance(0.5) { draw.scale(0.01, 0.2) } else { 0.0 };
     let full = c.seq(from + rise)..=c.seq(from + length);
@@ -216,7 +218,8 @@ pub fn sawtooth(draw: &mut Draw) -> Variant {
         points.push((t + peak / 1000.0, 0.0));
     }
     points.dedup_by(|b, a| b.0 <= a.0);
-    c.path().added = points.iter().map(|(at, d)| Point { at: seconds(*at), delay: span(d * MS) }).collect();
+    c.path().added =
+        points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(d * MS) }).collect();
     c.path().in_order = true;
     let mut truth =
         Truth::of("queue", by_delay(0.9 * peak)).between(from, t, tolerance(&c, to - from).max(tooth));
@@ -242,7 +245,7 @@ pub fn tide(draw: &mut Draw) -> Variant {
     let points = (0..=100).map(|k| {
         let t = f64::from(k) / 100.0;
         let height = 0.5 - 0.5 * (begin + waves * TAU * t).cos();
-        Point { at: seconds(t * duration), delay: span(height * peak * MS) }
+        DelayPoint { at: seconds(t * duration), delay: span(height * peak * MS) }
     });
     c.path().added = points.collect();
     let mut truth = Truth::of("queue", by_delay(0.8 * peak)).also(&["clock-skew"]);
@@ -259,7 +262,8 @@ pub fn overload(draw: &mut Draw) -> Variant {
     let own = 8.0 * (c.trial.spec.payload() as f64 + 28.0) / c.period;
     let bits = own / draw.between(1.05, 1.6);
     let depth = draw.scale(0.08, 1.0);
-    c.path().rate = Some(Rate { bits: bits as u64, queue: ((depth * bits / 8.0) as u64).max(3000) });
+    c.path().rate =
+        Some(RateBottleneck { bits: bits as u64, queue: ((depth * bits / 8.0) as u64).max(3000) });
     let full = depth.max(24000.0 / bits);
     let excess = own / bits - 1.0;
     let lost = (1.0 - full / excess / c.duration()).max(0.0) * (1.0 - bits / own);
@@ -310,9 +314,9 @@ pub fn bursty_loss(draw: &mut Draw) -> Variant {
     // At least some ten bursts; fewer cannot be distinguished from random loss.
     let p = draw.scale(0.01, 0.12).max(12.0 * burst / c.packets as f64);
     let r = 1.0 / burst;
-    let mut chain = Gilbert::simple(p * r / (1.0 - p), r);
+    let mut chain = GilbertModel::simple(p * r / (1.0 - p), r);
     if draw.chance(0.3) {
-        chain = Gilbert { h: draw.between(0.1, 0.4), p: chain.p * 1.3, ..chain };
+        chain = GilbertModel { h: draw.between(0.1, 0.4), p: chain.p * 1.3, ..chain };
     }
     c.path().loss = Choice::Gilbert(chain);
     let mut truth = Truth::of("bursty-loss", by_loss(p)).between(0.0, c.duration(), 0.2 * c.duration());
@@ -354,7 +358,7 @@ pub fn reordering(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (600, 8000), period: 0.05, periodic: true, ..Wish::default() });
     let p = draw.scale(0.01, 0.15);
     let by = draw.between(1.3, 4.6) * c.period;
-    c.path().reordering = Reordering { choice: Choice::Bernoulli(p), by: seconds(by) };
+    c.path().reordering = ReorderingModel { choice: Choice::Bernoulli(p), by: seconds(by) };
     let mut truth = Truth::of("reordering", &["good", "fair"])
         .between(0.0, c.duration(), 0.15 * c.duration())
         .magnitude(p, 1.8);
@@ -366,7 +370,8 @@ pub fn reordering(draw: &mut Draw) -> Variant {
 pub fn two_routes(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (600, 8000), period: 0.02, periodic: true, ..Wish::default() });
     let by = draw.between(1.2, 3.6) * c.period;
-    c.path().reordering = Reordering { choice: Choice::Bernoulli(draw.between(0.3, 0.5)), by: seconds(by) };
+    c.path().reordering =
+        ReorderingModel { choice: Choice::Bernoulli(draw.between(0.3, 0.5)), by: seconds(by) };
     let mut truth = Truth::of("reordering", &["good", "fair"]);
     truth.severity.extend(by_delay(1000.0 * by));
     variant(c, truth)
@@ -378,7 +383,7 @@ pub fn duplication(draw: &mut Draw) -> Variant {
     let p = if all { 1.0 } else { draw.scale(0.012, 0.5) };
     let lag = draw.pick(&[Span::micros(5), Span::micros(200), Span::millis(1)]);
     let copies = if draw.chance(0.2) { 2 } else { 1 };
-    c.path().duplication = Duplication { choice: Choice::Bernoulli(p), copies, lag };
+    c.path().duplication = DuplicationModel { choice: Choice::Bernoulli(p), copies, lag };
     let truth =
         Truth::of("duplication", &["good"]).between(0.0, c.duration(), 0.15 * c.duration()).magnitude(p, 2.2);
     variant(c, truth)
@@ -401,7 +406,7 @@ pub fn route_change(draw: &mut Draw) -> Variant {
     if back {
         points.extend([(to, after), (to, before)]);
     }
-    c.path().added = points.iter().map(|(at, d)| Point { at: seconds(*at), delay: span(*d) }).collect();
+    c.path().added = points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(*d) }).collect();
     // A shorter way overtakes what is still under way.
     c.path().in_order = false;
     if c.period * 1e9 < 20.0 * c.jitter || back && c.trial.spec.schedule() != Schedule::Periodic {
@@ -425,14 +430,14 @@ const STEADY: [Kind; 6] = [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::
 
 pub fn size_dependent(draw: &mut Draw) -> Variant {
     let mut c = context(draw, Wish { packets: (600, 6000), ..Wish::default() });
-    c.version = Version::V3;
+    c.version = LogVersion::V3;
     let sizes: &[u16] =
         draw.pick(&[&[80, 1400][..], &[80, 300, 700, 1100, 1400], &[64, 1280, 1472], &[100, 100, 100, 1460]]);
     let largest = u64::from(*sizes.last().unwrap());
     c.trial.payloads = sizes.to_vec();
     c.trial.spec = resized(&c.trial.spec, largest);
     let p = if draw.chance(0.7) { 1.0 } else { draw.between(0.3, 0.9) };
-    c.path().too_long = Some(TooLong { above: 1350, choice: Choice::Bernoulli(p) });
+    c.path().too_long = Some(SizeLimit { above: 1350, choice: Choice::Bernoulli(p) });
     let share = p / sizes.len() as f64;
     variant(c, Truth::of("size-dependent", by_loss(share)))
 }
@@ -508,9 +513,9 @@ pub fn mixture(draw: &mut Draw) -> Variant {
             let step = Span::millis(draw.whole(5, 30) as i64);
             let at = o.from + o.length;
             way(&mut v).added = vec![
-                Point { at: Span::ZERO, delay: Span::ZERO },
-                Point { at, delay: Span::ZERO },
-                Point { at, delay: step },
+                DelayPoint { at: Span::ZERO, delay: Span::ZERO },
+                DelayPoint { at, delay: Span::ZERO },
+                DelayPoint { at, delay: step },
             ];
             v.truth.also.push("route-change");
             v
@@ -524,14 +529,14 @@ pub fn mixture(draw: &mut Draw) -> Variant {
         3 => {
             let mut v = random_loss(draw);
             way(&mut v).duplication =
-                Duplication { choice: Choice::Bernoulli(0.02), ..Duplication::default() };
+                DuplicationModel { choice: Choice::Bernoulli(0.02), ..DuplicationModel::default() };
             v.truth.also.push("duplication");
             v
         }
         4 => {
             let mut v = bursty_loss(draw);
             way(&mut v).reordering =
-                Reordering { choice: Choice::Bernoulli(0.01), by: v.trial.spec.period().times(2) };
+                ReorderingModel { choice: Choice::Bernoulli(0.01), by: v.trial.spec.period().times(2) };
             v.truth.also.push("reordering");
             v
         }
@@ -545,7 +550,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
 }
 
 /// The way of `v` that has a fault.
-fn way(v: &mut Variant) -> &mut jitlat_impair::Config {
+fn way(v: &mut Variant) -> &mut jitlat_impair::PathModel {
     let down = &v.trial.down;
     let wrong = !down.outages.is_empty() || !down.competition.is_empty() || down.loss != Choice::Never;
     let downwards = v.trial.spec.direction() == jitlat_core::Direction::Down;
@@ -585,14 +590,17 @@ pub fn nearly_clean(draw: &mut Draw) -> Variant {
     let n = c.packets;
     match draw.whole(0, 3) {
         0 => c.path().loss = some(draw, n, (n / 500).clamp(1, 3)),
-        1 => c.path().duplication = Duplication { choice: some(draw, n, 2), ..Duplication::default() },
+        1 => {
+            c.path().duplication =
+                DuplicationModel { choice: some(draw, n, 2), ..DuplicationModel::default() }
+        }
         2 => {
             let by = seconds(1.4 * c.period);
-            c.path().reordering = Reordering { choice: some(draw, n, 2), by };
+            c.path().reordering = ReorderingModel { choice: some(draw, n, 2), by };
         }
         _ => {
             let by = span(draw.between(20.0, 150.0) * MS);
-            c.path().reordering = Reordering { choice: some(draw, n, 2), by };
+            c.path().reordering = ReorderingModel { choice: some(draw, n, 2), by };
         }
     }
     variant(c, Truth::clean())

@@ -3,13 +3,13 @@
 
 use super::context::MS;
 use jitlat_core::answer::Answer;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::{Direction, Options, Schedule, Span, TestSpec, Transport};
 use jitlat_impair::{
-    Choice, Clock, Competition, Config, Duplication, Gilbert, Jitter, Load, Pause, Point, Police, Rate,
-    Reordering, Shift, TooLong, Trial,
+    Choice, Clock, ClockChange, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel,
+    Jitter, PathModel, Pause, Police, RateBottleneck, ReorderingModel, SizeLimit, Trial,
 };
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_store::log::{LogVersion, LogWriter};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -155,21 +155,23 @@ fn udp(packets: u64, period_ms: f64) -> Trial {
     Trial::new(spec(packets, 80, period_ms, Transport::Udp, Schedule::Periodic), packets + 11)
 }
 
-fn quiet(delay_ms: f64, jitter_us: i64) -> Config {
-    Config {
+fn quiet(delay_ms: f64, jitter_us: i64) -> PathModel {
+    PathModel {
         delay: Span((delay_ms * MS) as i64),
         jitter: Jitter::Exponential { mean: Span::micros(jitter_us) },
         in_order: true,
-        ..Config::default()
+        ..PathModel::default()
     }
 }
 
-fn points(list: &[(f64, f64)]) -> Vec<Point> {
-    list.iter().map(|(s, ms)| Point { at: Span((s * 1e9) as i64), delay: Span((ms * MS) as i64) }).collect()
+fn points(list: &[(f64, f64)]) -> Vec<DelayPoint> {
+    list.iter()
+        .map(|(s, ms)| DelayPoint { at: Span((s * 1e9) as i64), delay: Span((ms * MS) as i64) })
+        .collect()
 }
 
 /// The simulated ones.
-fn simulated() -> Vec<(&'static str, Version, Trial)> {
+fn simulated() -> Vec<(&'static str, LogVersion, Trial)> {
     let mut all = Vec::new();
     let mut add = |name, version, trial| all.push((name, version, trial));
 
@@ -179,59 +181,61 @@ fn simulated() -> Vec<(&'static str, Version, Trial)> {
         Jitter::LogNormal { median: Span::micros(1200), sigma: 0.9 },
         Jitter::Spikes { share: 0.003, max: Span::millis(35) },
     ]);
-    t.up = Config { delay: Span::millis(4), jitter: wifi, in_order: true, ..Config::default() };
-    add("clean_wifi_offset_v1", Version::V1, t);
+    t.up = PathModel { delay: Span::millis(4), jitter: wifi, in_order: true, ..PathModel::default() };
+    add("clean_wifi_offset_v1", LogVersion::V1, t);
 
     let mut t = udp(700, 20.0);
-    t.up = Config { loss: Choice::indices([411]), ..quiet(12.0, 300) };
+    t.up = PathModel { loss: Choice::indices([411]), ..quiet(12.0, 300) };
     t.probes = 8;
-    add("one_lost_of_700", Version::V3, t);
+    add("one_lost_of_700", LogVersion::V3, t);
 
     let mut t = udp(2000, 20.0);
-    t.up = Config { loss: Choice::Bernoulli(0.03), ..quiet(35.0, 500) };
+    t.up = PathModel { loss: Choice::Bernoulli(0.03), ..quiet(35.0, 500) };
     t.server.clock.offset = Span::millis(-730);
-    add("random_loss_v2", Version::V2, Trial { probes: 5, ..t });
+    add("random_loss_v2", LogVersion::V2, Trial { probes: 5, ..t });
 
     let mut t = udp(2000, 10.0);
-    t.up = Config { loss: Choice::Gilbert(Gilbert::simple(0.008, 0.2)), ..quiet(18.0, 400) };
-    add("bursty_loss_v1", Version::V1, t);
+    t.up = PathModel { loss: Choice::Gilbert(GilbertModel::simple(0.008, 0.2)), ..quiet(18.0, 400) };
+    add("bursty_loss_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 10.0);
-    t.up =
-        Config { police: Some(Police { bits: 69_120, burst: 2000, every: Span::ZERO }), ..quiet(9.0, 200) };
-    add("policed_v1", Version::V1, t);
+    t.up = PathModel {
+        police: Some(Police { bits: 69_120, burst: 2000, every: Span::ZERO }),
+        ..quiet(9.0, 200)
+    };
+    add("policed_v1", LogVersion::V1, t);
 
     let mut t = udp(1200, 20.0);
-    t.up = Config {
-        duplication: Duplication { choice: Choice::Bernoulli(1.0), copies: 1, lag: Span::micros(40) },
+    t.up = PathModel {
+        duplication: DuplicationModel { choice: Choice::Bernoulli(1.0), copies: 1, lag: Span::micros(40) },
         ..quiet(0.3, 20)
     };
-    add("everything_twice_v1", Version::V1, t);
+    add("everything_twice_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 10.0);
-    let late = Reordering { choice: Choice::Bernoulli(0.04), by: Span::millis(25) };
-    t.up = Config { reordering: late, ..quiet(40.0, 200) };
-    add("reordered_v1", Version::V1, t);
+    let late = ReorderingModel { choice: Choice::Bernoulli(0.04), by: Span::millis(25) };
+    t.up = PathModel { reordering: late, ..quiet(40.0, 200) };
+    add("reordered_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 20.0);
-    t.up = Config { added: points(&[(0.0, 0.0), (17.0, 0.0), (17.0, 0.32)]), ..quiet(2.1, 12) };
+    t.up = PathModel { added: points(&[(0.0, 0.0), (17.0, 0.0), (17.0, 0.32)]), ..quiet(2.1, 12) };
     t.probes = 8;
-    add("route_step_320us", Version::V3, t);
+    add("route_step_320us", LogVersion::V3, t);
 
     let mut t = udp(1500, 20.0);
     t.up = quiet(6.0, 80);
     t.server.clock = Clock {
         offset: Span::millis(3),
         skew_ppb: 0,
-        shifts: vec![Shift { at: Span::seconds(12), by: Span::millis(-48), over: Span::ZERO }],
+        shifts: vec![ClockChange { at: Span::seconds(12), by: Span::millis(-48), over: Span::ZERO }],
     };
     t.probes = 8;
-    add("clock_set_back", Version::V3, t);
+    add("clock_set_back", LogVersion::V3, t);
 
     let mut t = udp(1800, 100.0);
     t.up = quiet(14.0, 90);
     t.server.clock = Clock { offset: Span::seconds(31), skew_ppb: 62_000, shifts: Vec::new() };
-    add("skew_62ppm_v1", Version::V1, t);
+    add("skew_62ppm_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 10.0);
     t.up = quiet(22.0, 300);
@@ -239,39 +243,39 @@ fn simulated() -> Vec<(&'static str, Version, Trial)> {
         Pause { from: Span::millis(4210), length: Span::millis(180) },
         Pause { from: Span::millis(11_030), length: Span::millis(310) },
     ];
-    add("receiver_stalls_v1", Version::V1, t);
+    add("receiver_stalls_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 10.0);
     t.up = quiet(22.0, 300);
     t.client.stalls = vec![Pause { from: Span::millis(6500), length: Span::millis(240) }];
-    add("sender_stall_v1", Version::V1, t);
+    add("sender_stall_v1", LogVersion::V1, t);
 
     let mut t = udp(1500, 20.0);
-    let rate = Rate { bits: 5_000_000, queue: 62_500 };
-    let load = Load::Greedy { rtt: Span::millis(30) };
+    let rate = RateBottleneck { bits: 5_000_000, queue: 62_500 };
+    let load = CrossTraffic::Greedy { rtt: Span::millis(30) };
     let competition = vec![Competition { from: Span::seconds(9), length: Span::seconds(12), load }];
-    t.up = Config { rate: Some(rate), competition, loss: Choice::Bernoulli(0.006), ..quiet(14.0, 400) };
-    add("bufferbloat_and_loss_v1", Version::V1, t);
+    t.up = PathModel { rate: Some(rate), competition, loss: Choice::Bernoulli(0.006), ..quiet(14.0, 400) };
+    add("bufferbloat_and_loss_v1", LogVersion::V1, t);
 
     let mut t = udp(1200, 20.0);
-    t.up = Config { added: points(&[(0.0, 97.0), (30.0, 97.0)]), ..quiet(5.0, 900) };
-    t.up.added.insert(0, Point { at: Span(-1), delay: Span::ZERO });
+    t.up = PathModel { added: points(&[(0.0, 97.0), (30.0, 97.0)]), ..quiet(5.0, 900) };
+    t.up.added.insert(0, DelayPoint { at: Span(-1), delay: Span::ZERO });
     t.server.clock.offset = Span::millis(220);
     t.probes = 8;
-    add("queued_throughout", Version::V3, t);
+    add("queued_throughout", LogVersion::V3, t);
 
     let mut t = Trial::new(spec(1500, 1400, 10.0, Transport::Udp, Schedule::Periodic), 5);
     t.payloads = vec![80, 300, 700, 1100, 1400];
-    t.up = Config {
-        too_long: Some(TooLong { above: 1350, choice: Choice::Bernoulli(1.0) }),
+    t.up = PathModel {
+        too_long: Some(SizeLimit { above: 1350, choice: Choice::Bernoulli(1.0) }),
         ..quiet(11.0, 200)
     };
-    (t.client.stamps, t.server.stamps) = (Source::Kernel, Source::Kernel);
-    add("long_packets_lost", Version::V3, t);
+    (t.client.stamps, t.server.stamps) = (StampSource::Kernel, StampSource::Kernel);
+    add("long_packets_lost", LogVersion::V3, t);
 
     let mut t = udp(60, 20.0);
     t.up = quiet(3.0, 50);
-    add("sixty_packets_v1", Version::V1, t);
+    add("sixty_packets_v1", LogVersion::V1, t);
     all
 }
 

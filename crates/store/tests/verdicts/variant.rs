@@ -2,14 +2,14 @@
 
 use jitlat_core::Span;
 use jitlat_core::summary::ClockEstimate;
-use jitlat_impair::{Outcome, Trial};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_impair::{Trial, TrialOutcome};
+use jitlat_store::log::{LogVersion, LogWriter};
 
 /// A test to be simulated and saved, with its true faults.
 pub struct Variant {
     pub trial: Trial,
     /// Version of the log.
-    pub version: Version,
+    pub version: LogVersion,
     /// What happens to the log after it is written.
     pub damage: Damage,
     pub truth: Truth,
@@ -73,8 +73,8 @@ impl Truth {
 impl Variant {
     /// The log of the test, as in a file.
     pub fn log(&self) -> Vec<u8> {
-        let Outcome { mut session, records, .. } = self.trial.run();
-        if self.version == Version::V2 {
+        let TrialOutcome { mut session, records, .. } = self.trial.run();
+        if self.version == LogVersion::V2 {
             // What version 2 prints of its probes.
             let clock = ClockEstimate::new(&session, None);
             session.classic_offset = clock.offset_median_ns.map(|ns| Span(ns as i64));
@@ -85,7 +85,7 @@ impl Variant {
             if two_way { LogWriter::two_way(Vec::new()) } else { LogWriter::new(Vec::new(), self.version) };
         let mut early = session.clone();
         // What is known only after the test follows the rows.
-        if self.version == Version::V3 {
+        if self.version == LogVersion::V3 {
             early.sent = None;
             early.ending = Default::default();
             early.probes.truncate(self.trial.probes as usize);

@@ -1,13 +1,13 @@
 //! How the delays are distributed: a histogram, and the share of packets that took no longer.
 
-use super::plot::{LABELS, Plot, Stroke, time};
-use super::{Shown, write};
+use super::plot::{LABEL_COLUMNS, Plot, Stroke, time};
+use super::{ScreenState, write};
 use jitlat_core::live::LiveState;
 use jitlat_core::live::{Function, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let upper = Rect { height: area.height / 2, ..area };
     histogram(shown, state, upper, buffer);
@@ -35,12 +35,12 @@ fn share(cdf: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-fn histogram(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn histogram(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     write(buffer, (area.x, area.y), area.right(), "packets by delay", look.title());
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let (all, Some([low, high])) = functions(state) else { return };
-    let columns = usize::from(body.width.saturating_sub(LABELS)).max(1);
+    let columns = usize::from(body.width.saturating_sub(LABEL_COLUMNS)).max(1);
     let step = ((high - low) / columns as f64).max(1.0);
     let shares: Vec<Vec<f64>> = all
         .iter()
@@ -65,7 +65,7 @@ fn histogram(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
 }
 
 /// The share of the packets that took no longer.
-pub fn cumulative(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+pub fn cumulative(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     if area.height < 3 {
         return;
@@ -76,7 +76,7 @@ pub fn cumulative(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut
     let plot = Plot::new(body, range, [0.0, 1.0]);
     plot.axes(buffer, |share| format!("{:.0} %", share * 100.0), time, look.faint());
     for (k, cdf) in all.iter().enumerate() {
-        let columns = usize::from(body.width.saturating_sub(LABELS)) * look.dots(k);
+        let columns = usize::from(body.width.saturating_sub(LABEL_COLUMNS)) * look.dots(k);
         let x = |c: usize| range[0] + (range[1] - range[0]) * c as f64 / columns.max(1) as f64;
         let strokes = (0..columns)
             .map(|c| Stroke { from: (x(c), share(cdf, x(c))), to: (x(c + 1), share(cdf, x(c + 1))) });

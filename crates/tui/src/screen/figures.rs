@@ -1,25 +1,25 @@
 //! Every figure there is, of each stream; the definition of the chosen one.
 
-use super::{Shown, write};
+use super::{ScreenState, write};
 use jitlat_core::live::StreamState;
-use jitlat_core::scalars::{Number, SCALARS, Scalar};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar};
 use jitlat_core::so_far::ReceivedSoFar;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 /// Columns of the names of figures, and of a value.
-const NAMES: u16 = 24;
-const VALUES: u16 = 14;
+const NAME_COLUMNS: u16 = 24;
+const VALUE_COLUMNS: u16 = 14;
 /// Rows of the definition.
-const DEFINITION: u16 = 3;
+const DEFINITION_ROWS: u16 = 3;
 
 /// In place of a figure that the far host does not report while the test runs.
 const LATER: &str = "at the end";
 
 /// The figure `key` of what the far host reports of a stream; `None` if it does not report that.
-fn reported(key: &str, far: &ReceivedSoFar) -> Option<Number> {
-    let count = |n: u64| Some(Number::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
+fn reported(key: &str, far: &ReceivedSoFar) -> Option<ExactNumber> {
+    let count = |n: u64| Some(ExactNumber::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
     let all = far.received + far.missing;
     match key {
         "sent" => count(all),
@@ -28,35 +28,35 @@ fn reported(key: &str, far: &ReceivedSoFar) -> Option<Number> {
         "duplicate" => count(far.duplicates),
         "lost" => count(far.missing),
         "out-of-sequence" => count(far.reordered),
-        "loss" => far.loss_pct().map(|pct| Number::Real(pct / 100.0)),
+        "loss" => far.loss_pct().map(|pct| ExactNumber::Real(pct / 100.0)),
         "loss-runs" => count(far.runs.into()),
         "loss-run-longest" => count(far.longest.into()),
-        "latency-min" => far.fastest().map(Number::Whole),
-        "latency-median" => far.median().map(Number::Whole),
-        "latency-max" => far.delays.and_then(|delays| delays.last().copied()).map(Number::Whole),
-        "rfc3550-final" => far.jitter.map(|jitter| Number::Whole(jitter.0)),
+        "latency-min" => far.fastest().map(ExactNumber::Whole),
+        "latency-median" => far.median().map(ExactNumber::Whole),
+        "latency-max" => far.delays.and_then(|delays| delays.last().copied()).map(ExactNumber::Whole),
+        "rfc3550-final" => far.jitter.map(|jitter| ExactNumber::Whole(jitter.0)),
         _ => None,
     }
 }
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let look = shown.look;
     let two_way = state.streams.iter().any(StreamState::is_two_way);
     let applies = |f: &&Scalar| if two_way { f.applies.round_trips } else { f.applies.one_way };
     let all: Vec<&Scalar> = SCALARS.iter().filter(applies).collect();
     let chosen = shown.viewing.figure.min(all.len().saturating_sub(1));
-    let right = |text: &str| format!("{text:>width$}", width = usize::from(VALUES));
+    let right = |text: &str| format!("{text:>width$}", width = usize::from(VALUE_COLUMNS));
     for (k, stream) in state.streams.iter().enumerate() {
-        let x = area.x + NAMES + k as u16 * VALUES;
+        let x = area.x + NAME_COLUMNS + k as u16 * VALUE_COLUMNS;
         write(buffer, (x, area.y), area.right(), &right(stream.label()), look.stream(k));
     }
-    let rows = usize::from(area.height.saturating_sub(DEFINITION + 2));
+    let rows = usize::from(area.height.saturating_sub(DEFINITION_ROWS + 2));
     let first = chosen.saturating_sub(rows / 2).min(all.len().saturating_sub(rows));
     for (row, (n, figure)) in all.iter().enumerate().skip(first).take(rows).enumerate() {
         let y = area.y + 1 + row as u16;
         let style = if n == chosen { look.chosen() } else { Style::new() };
-        write(buffer, (area.x, y), area.x + NAMES, figure.label, style);
+        write(buffer, (area.x, y), area.x + NAME_COLUMNS, figure.label, style);
         for k in 0..state.streams.len() {
             let summary = shown.summaries.get(k).and_then(Option::as_ref);
             let stream = &state.streams[k];
@@ -67,11 +67,17 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
             let later = summary.is_none() && !stream.is_received() && !shown.board.saved;
             let missing = if later { LATER } else { "-" };
             let text = right(value.map(|value| figure.show(value)).as_deref().unwrap_or(missing));
-            write(buffer, (area.x + NAMES + k as u16 * VALUES, y), area.right(), &text, look.stream(k));
+            write(
+                buffer,
+                (area.x + NAME_COLUMNS + k as u16 * VALUE_COLUMNS, y),
+                area.right(),
+                &text,
+                look.stream(k),
+            );
         }
     }
     let Some(figure) = all.get(chosen) else { return };
-    let y = area.bottom().saturating_sub(DEFINITION);
+    let y = area.bottom().saturating_sub(DEFINITION_ROWS);
     let place = format!("{} of {}", chosen + 1, all.len());
     write(buffer, (area.x, y), area.right(), &format!("{}  ({place})", figure.key), look.title());
     let source = if figure.source.is_empty() { String::new() } else { format!(" ({})", figure.source) };

@@ -1,6 +1,6 @@
 //! The two hosts and what they say of their clocks.
 
-use super::{Shown, write};
+use super::{ScreenState, write};
 use jitlat_core::session::HostFacts;
 use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::units::eng3;
@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(stream) = shown.state().and_then(|state| state.streams.first()) else { return };
     let look = shown.look;
     let mut lines: Vec<(String, Style)> = Vec::new();

@@ -15,8 +15,8 @@ pub(crate) mod targets;
 
 use super::Board;
 use super::look::Look;
-use super::viewing::{Tab, Viewing};
-use jitlat_core::live::{LiveState, Phase};
+use super::viewing::{ViewTab, Viewing};
+use jitlat_core::live::{LivePhase, LiveState};
 use jitlat_core::units::duration;
 use jitlat_core::{Span, SteadyTime, Summary};
 use ratatui::buffer::Buffer;
@@ -25,7 +25,7 @@ use ratatui::style::Style;
 
 /// Everything that a screen is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct ScreenState<'a> {
     /// All tests.
     pub board: &'a Board,
     /// What a person looks at.
@@ -38,20 +38,20 @@ pub struct Shown<'a> {
     pub now: SteadyTime,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ScreenState<'a> {
     fn state(&self) -> Option<&'a LiveState> {
         self.board.target(self.viewing.target)
     }
 }
 
 /// The least that a screen needs.
-const SMALLEST: (u16, u16) = (40, 10);
+const MIN_SIZE: (u16, u16) = (40, 10);
 
 /// Draws the whole screen.
-pub fn draw(shown: &Shown<'_>, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
-    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        let text = format!("at least {} x {} characters, please", SMALLEST.0, SMALLEST.1);
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+        let text = format!("at least {} x {} characters, please", MIN_SIZE.0, MIN_SIZE.1);
         write(buffer, (area.x, area.y), area.right(), &text, Style::new());
         return;
     }
@@ -60,11 +60,11 @@ pub fn draw(shown: &Shown<'_>, buffer: &mut Buffer) {
     let inner = Rect { y: area.y + 2, height: area.height - 3, ..area };
     match shown.viewing.tab {
         _ if shown.viewing.help => help::draw(shown, inner, buffer),
-        Tab::Targets => targets::draw(shown, inner, buffer),
-        Tab::Overview => overview::draw(shown, inner, buffer),
-        Tab::Distribution => distribution::draw(shown, inner, buffer),
-        Tab::Figures => figures::draw(shown, inner, buffer),
-        Tab::Hosts => hosts::draw(shown, inner, buffer),
+        ViewTab::Targets => targets::draw(shown, inner, buffer),
+        ViewTab::Overview => overview::draw(shown, inner, buffer),
+        ViewTab::Distribution => distribution::draw(shown, inner, buffer),
+        ViewTab::Figures => figures::draw(shown, inner, buffer),
+        ViewTab::Hosts => hosts::draw(shown, inner, buffer),
     }
     shown.look.adapt(buffer);
 }
@@ -80,14 +80,14 @@ fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: S
 }
 
 /// The first two lines: what is tested and how far that is, and the pages.
-fn header(shown: &Shown<'_>, buffer: &mut Buffer) {
+fn header(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let (area, look) = (buffer.area, shown.look);
     let name = match shown.viewing.tab {
-        Tab::Targets => format!("{} targets", shown.board.targets.len()),
+        ViewTab::Targets => format!("{} targets", shown.board.targets.len()),
         _ => shown.state().map(|state| state.name.clone()).unwrap_or_default(),
     };
     let phase = shown.state().map(|state| phase(state, shown.now)).unwrap_or_default();
-    let phase = if shown.viewing.tab == Tab::Targets { String::new() } else { phase };
+    let phase = if shown.viewing.tab == ViewTab::Targets { String::new() } else { phase };
     let x = write(buffer, (area.x, area.y), area.right(), &format!("jitlat  {name}  "), look.title());
     write(buffer, (x, area.y), area.right(), &phase, Style::new());
     let mut x = area.x;
@@ -109,31 +109,31 @@ fn header(shown: &Shown<'_>, buffer: &mut Buffer) {
 /// How far a test is.
 fn phase(state: &LiveState, now: SteadyTime) -> String {
     match &state.phase {
-        Phase::Waiting => String::new(),
-        Phase::Connecting(address, false) => format!("connecting to {address}"),
-        Phase::Connecting(address, true) => format!("{address} does not answer yet"),
-        Phase::Probing(done, of) => format!("measuring the clocks: {done} of {of}"),
-        Phase::Running => {
+        LivePhase::Waiting => String::new(),
+        LivePhase::Connecting(address, false) => format!("connecting to {address}"),
+        LivePhase::Connecting(address, true) => format!("{address} does not answer yet"),
+        LivePhase::Probing(done, of) => format!("measuring the clocks: {done} of {of}"),
+        LivePhase::Running => {
             let elapsed = state.elapsed(now).unwrap_or(0.0);
             let of = state.planned().map_or_else(String::new, |ns| format!(" of {}", duration(Span(ns))));
             format!("{elapsed:.1} s{of}")
         }
-        Phase::Collecting(done, of) => format!("collecting results: {done} of {of}"),
-        Phase::Over => format!("{:.1} s", state.end(now) as f64 / 1e9),
-        Phase::Failed(why) => why.clone(),
+        LivePhase::Collecting(done, of) => format!("collecting results: {done} of {of}"),
+        LivePhase::Over => format!("{:.1} s", state.end(now) as f64 / 1e9),
+        LivePhase::Failed(why) => why.clone(),
     }
 }
 
 /// The last line: the time cursor's values, or the most important keys.
-fn footer(shown: &Shown<'_>, buffer: &mut Buffer) {
+fn footer(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
     let saved = shown.board.saved;
     let end = if saved { "q leave" } else { "q end the test" };
     let keys = match shown.viewing.tab {
         _ if shown.viewing.help => "any key: back".to_owned(),
-        Tab::Targets => format!("? help  {end}  s sort  r turn  Enter look at  Tab page"),
-        Tab::Figures => format!("? help  {end}  ↑↓ choose  Tab page"),
-        Tab::Overview => format!("? help  {end}  Tab page  + - zoom  ← → time  , . cursor"),
+        ViewTab::Targets => format!("? help  {end}  s sort  r turn  Enter look at  Tab page"),
+        ViewTab::Figures => format!("? help  {end}  ↑↓ choose  Tab page"),
+        ViewTab::Overview => format!("? help  {end}  Tab page  + - zoom  ← → time  , . cursor"),
         _ => format!("? help  {end}  Tab page"),
     };
     write(buffer, (area.x, area.bottom() - 1), area.right(), &keys, shown.look.faint());

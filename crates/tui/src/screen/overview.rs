@@ -1,18 +1,18 @@
 //! Delay over time in both directions on one axis, losses below it, and the table of streams.
 
-use super::plot::{LABELS, Plot, Stroke, clock, time};
-use super::{Shown, distribution, table, write};
-use jitlat_core::live::Bucket;
+use super::plot::{LABEL_COLUMNS, Plot, Stroke, clock, time};
+use super::{ScreenState, distribution, table, write};
+use jitlat_core::live::HistoryBucket;
 use jitlat_core::live::LiveState;
-use jitlat_core::live::{Known, StreamState};
+use jitlat_core::live::{FigureSource, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 /// Screens at least this wide have the distribution beside delay over time.
-const WIDE: u16 = 110;
+const MIN_WIDE_COLUMNS: u16 = 110;
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let streams = state.streams.len() as u16;
     if streams == 0 {
@@ -21,7 +21,7 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
     let rows = table::rows(shown, state, area.width) as u16;
     let below = streams + 1 + rows;
     let mut plots = Rect { height: area.height.saturating_sub(below), ..area };
-    if area.width >= WIDE {
+    if area.width >= MIN_WIDE_COLUMNS {
         let beside = area.width / 3;
         plots.width -= beside;
         let right = Rect { x: plots.right(), width: beside, ..plots };
@@ -36,12 +36,12 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Delay over time: from the smallest to the largest of each column, and the middle.
-fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     let window = shown.viewing.window(shown.board, shown.now);
     let Some(body) = titled(shown, state, area, buffer) else { return };
-    let width = usize::from(body.width.saturating_sub(LABELS));
-    let columns: Vec<(i64, Vec<Bucket>)> = state
+    let width = usize::from(body.width.saturating_sub(LABEL_COLUMNS));
+    let columns: Vec<(i64, Vec<HistoryBucket>)> = state
         .streams
         .iter()
         .enumerate()
@@ -52,13 +52,14 @@ fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
     let low = drawn().map(|(shift, b)| b.low.saturating_sub(*shift)).min();
     let high = drawn().map(|(shift, b)| b.high.saturating_sub(*shift)).max();
     let (Some(low), Some(high)) = (low, high) else {
-        write(buffer, (body.x + LABELS, body.y), body.right(), "nothing has arrived", look.faint());
+        write(buffer, (body.x + LABEL_COLUMNS, body.y), body.right(), "nothing has arrived", look.faint());
         return;
     };
     let span = window.map(|ns| ns as f64);
     let plot = Plot::new(body, span, [low as f64, high as f64]);
     plot.axes(buffer, time, clock, look.faint());
-    let reported: Vec<bool> = state.streams.iter().map(|stream| stream.known() == Known::Reported).collect();
+    let reported: Vec<bool> =
+        state.streams.iter().map(|stream| stream.known() == FigureSource::Reported).collect();
     for (k, (shift, columns)) in columns.iter().enumerate() {
         let step = (span[1] - span[0]) / columns.len().max(1) as f64;
         let mut strokes = Vec::new();
@@ -82,14 +83,14 @@ fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
 }
 
 /// The title of the plot, which names the streams, or what the time cursor points at; the area below it.
-fn titled(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
+fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
     if area.height < 3 {
         return None;
     }
     let (look, at) = (shown.look, (area.x, area.y));
     let window = shown.viewing.window(shown.board, shown.now);
     if let Some(share) = shown.viewing.cursor {
-        let columns = usize::from(area.width.saturating_sub(LABELS)).max(1);
+        let columns = usize::from(area.width.saturating_sub(LABEL_COLUMNS)).max(1);
         let place = (share * (columns - 1) as f64).round() as usize;
         let ns = window[0] as f64 + (window[1] - window[0]) as f64 * (place as f64 + 0.5) / columns as f64;
         let mut x = write(buffer, at, area.right(), &format!("at {}", clock(ns)), look.title());
@@ -150,14 +151,14 @@ fn titled(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer)
 }
 
 /// A line for each stream: where packets are missing.
-fn losses(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn losses(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let window = shown.viewing.window(shown.board, shown.now);
-    let width = area.width.saturating_sub(LABELS);
+    let width = area.width.saturating_sub(LABEL_COLUMNS);
     for (k, stream) in state.streams.iter().enumerate().take(area.height.into()) {
         let y = area.y + k as u16;
         let label = if state.streams.len() > 1 { ["lost →", "lost ←"][k % 2] } else { "lost" };
-        let label = format!("{label:>width$}", width = usize::from(LABELS) - 1);
-        write(buffer, (area.x, y), area.x + LABELS, &label, shown.look.faint());
+        let label = format!("{label:>width$}", width = usize::from(LABEL_COLUMNS) - 1);
+        write(buffer, (area.x, y), area.x + LABEL_COLUMNS, &label, shown.look.faint());
         for (c, bucket) in stream.history.columns(window, width.into()).iter().enumerate() {
             let all = bucket.received + bucket.missing;
             let (symbol, style) = match (bucket.missing, all) {
@@ -166,7 +167,7 @@ fn losses(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer)
                 (missing, all) if missing * 2 < all => ("▒", shown.look.bad()),
                 _ => ("█", shown.look.bad()),
             };
-            write(buffer, (area.x + LABELS + c as u16, y), area.right(), symbol, style);
+            write(buffer, (area.x + LABEL_COLUMNS + c as u16, y), area.right(), symbol, style);
         }
     }
 }

@@ -10,7 +10,7 @@ use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Line, Points};
 
 /// Columns of the labels left of a plot.
-pub const LABELS: u16 = 9;
+pub const LABEL_COLUMNS: u16 = 9;
 
 /// A stroke of the `k`-th stream, in the units of the axes.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ impl Plot {
     /// In `area`, with room for the labels; nothing has no extent.
     pub fn new(area: Rect, x: [f64; 2], y: [f64; 2]) -> Plot {
         let inner = Rect {
-            x: area.x + LABELS.min(area.width),
-            width: area.width.saturating_sub(LABELS),
+            x: area.x + LABEL_COLUMNS.min(area.width),
+            width: area.width.saturating_sub(LABEL_COLUMNS),
             height: area.height.saturating_sub(1),
             ..area
         };
@@ -58,8 +58,14 @@ impl Plot {
         for row in places {
             let value = high - (high - low) * f64::from(row) / f64::from(rows.max(1));
             let label = y(value);
-            let at = (area.x - LABELS, area.y + row);
-            write(buffer, at, area.x, &format!("{label:>width$}", width = usize::from(LABELS) - 1), style);
+            let at = (area.x - LABEL_COLUMNS, area.y + row);
+            write(
+                buffer,
+                at,
+                area.x,
+                &format!("{label:>width$}", width = usize::from(LABEL_COLUMNS) - 1),
+                style,
+            );
         }
         let [left, right] = self.x.map(x);
         let below = area.bottom();

@@ -1,18 +1,18 @@
 //! The table of streams, and what has to be said of them.
 
-use super::{Shown, write};
-use jitlat_core::live::{Known, StreamState};
-use jitlat_core::live::{LiveState, Phase};
+use super::{ScreenState, write};
+use jitlat_core::live::{FigureSource, StreamState};
+use jitlat_core::live::{LivePhase, LiveState};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// A column: its head, its width, and its cell.
-type Column = (&'static str, u16, fn(&StreamState, &ReceivedSoFar) -> String);
+type TableColumn = (&'static str, u16, fn(&StreamState, &ReceivedSoFar) -> String);
 
 /// The columns, the most important first: a narrow screen has fewer.
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [TableColumn; 10] = [
     ("received", 9, |_, f| f.received.to_string()),
     ("lost", 7, |_, f| f.missing.to_string()),
     ("lost %", 8, |_, f| f.loss_pct().map_or_else(dash, |pct| format!("{pct:.2}"))),
@@ -31,21 +31,21 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// Columns of the names of streams.
-const NAMES: u16 = 12;
+const NAME_COLUMNS: u16 = 12;
 
 fn dash() -> String {
     "-".to_owned()
 }
 
 /// How many rows the table takes, with what has to be said.
-pub fn rows(shown: &Shown<'_>, state: &LiveState, _: u16) -> usize {
+pub fn rows(shown: &ScreenState<'_>, state: &LiveState, _: u16) -> usize {
     1 + state.streams.len() + remarks(shown, state).len().max(1)
 }
 
-pub fn draw(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
-    let mut x = area.x + NAMES;
-    let mut columns: Vec<(u16, &Column)> = Vec::new();
+    let mut x = area.x + NAME_COLUMNS;
+    let mut columns: Vec<(u16, &TableColumn)> = Vec::new();
     for column in &COLUMNS {
         if x + column.1 > area.right() {
             break;
@@ -75,25 +75,25 @@ pub fn draw(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffe
 }
 
 /// What has to be said of the streams, and whether it is bad.
-fn remarks(shown: &Shown<'_>, state: &LiveState) -> Vec<(String, bool)> {
+fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
     let mut all = Vec::new();
-    if let Phase::Failed(why) = &state.phase {
+    if let LivePhase::Failed(why) = &state.phase {
         all.push((why.clone(), true));
     }
     for stream in &state.streams {
-        let running = state.phase == Phase::Running;
+        let running = state.phase == LivePhase::Running;
         let label = stream.label();
         if let Some(silence) = stream.silence(shown.now).filter(|_| running) {
             all.push((format!("{label}: nothing received for {silence:.1} s"), true));
         }
         match stream.known() {
-            Known::Classic => {
+            FigureSource::Classic => {
                 all.push((
                     format!("{label}: known at the end (the classic protocol says nothing before)"),
                     false,
                 ));
             }
-            Known::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
+            FigureSource::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
                 let text = "the server does not say what it receives; known at the end";
                 all.push((format!("{label}: {text}"), false));
             }

@@ -1,8 +1,8 @@
 //! Many tests at once, in one table that can be sorted.
 
-use super::{Shown, phase, write};
+use super::{ScreenState, phase, write};
 use crate::Board;
-use jitlat_core::live::{LiveState, Phase};
+use jitlat_core::live::{LivePhase, LiveState};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
@@ -11,7 +11,7 @@ use ratatui::style::Style;
 
 /// A column of the table of targets.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct TargetColumn {
     pub head: &'static str,
     width: u16,
     /// The value that it is sorted by; `None` comes last.
@@ -37,14 +37,14 @@ fn loss(state: &LiveState) -> Option<f64> {
 }
 
 /// The columns, after the name.
-pub const COLUMNS: [Column; 7] = [
-    Column { head: "", width: 0, value: |_| None, show: |_| String::new() },
-    Column { head: "sent", width: 7, value: sent, show: |x| format!("{x:.0}") },
-    Column { head: "lost %", width: 8, value: loss, show: |x| format!("{x:.2}") },
-    Column { head: "smallest", width: 9, value: |s| Some(figures(s)?.fastest()? as f64), show: eng3 },
-    Column { head: "median", width: 9, value: |s| Some(figures(s)?.median()? as f64), show: eng3 },
-    Column { head: "99 %", width: 9, value: |s| Some(figures(s)?.p99()? as f64), show: eng3 },
-    Column {
+pub const COLUMNS: [TargetColumn; 7] = [
+    TargetColumn { head: "", width: 0, value: |_| None, show: |_| String::new() },
+    TargetColumn { head: "sent", width: 7, value: sent, show: |x| format!("{x:.0}") },
+    TargetColumn { head: "lost %", width: 8, value: loss, show: |x| format!("{x:.2}") },
+    TargetColumn { head: "smallest", width: 9, value: |s| Some(figures(s)?.fastest()? as f64), show: eng3 },
+    TargetColumn { head: "median", width: 9, value: |s| Some(figures(s)?.median()? as f64), show: eng3 },
+    TargetColumn { head: "99 %", width: 9, value: |s| Some(figures(s)?.p99()? as f64), show: eng3 },
+    TargetColumn {
         head: "jitter",
         width: 9,
         value: |s| figures(s).and_then(|f| Some((f.p99()? - f.fastest()?) as f64)),
@@ -53,7 +53,7 @@ pub const COLUMNS: [Column; 7] = [
 ];
 
 /// The fewest columns of a name.
-const NAMES: u16 = 16;
+const MIN_NAME_COLUMNS: u16 = 16;
 
 impl Board {
     /// The targets in the order of a column.
@@ -76,10 +76,10 @@ impl Board {
     }
 }
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let (look, viewing) = (shown.look, shown.viewing);
     let longest = shown.board.targets.iter().map(|t| t.name.chars().count()).max().unwrap_or(0) as u16;
-    let names = (longest + 1).clamp(NAMES, (area.width / 3).max(NAMES));
+    let names = (longest + 1).clamp(MIN_NAME_COLUMNS, (area.width / 3).max(MIN_NAME_COLUMNS));
     let mut x = area.x + names;
     let mut columns = Vec::new();
     for (k, column) in COLUMNS.iter().enumerate().skip(1) {
@@ -106,8 +106,8 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
         let target = &shown.board.targets[*k];
         let style = if row == chosen { look.chosen() } else { Style::new() };
         write(buffer, (area.x, y), area.x + names - 1, &target.name, style);
-        if matches!(target.phase, Phase::Failed(_)) || target.streams.is_empty() {
-            let bad = matches!(target.phase, Phase::Failed(_));
+        if matches!(target.phase, LivePhase::Failed(_)) || target.streams.is_empty() {
+            let bad = matches!(target.phase, LivePhase::Failed(_));
             let style = if bad { look.bad() } else { look.faint() };
             write(buffer, (area.x + names, y), area.right(), &phase(target, shown.now), style);
             continue;
@@ -116,7 +116,7 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
             let text = (column.value)(target).map_or_else(|| "-".to_owned(), column.show);
             write(buffer, (*x, y), area.right(), &right(&text, column.width), Style::new());
         }
-        let silence = target.streams[0].silence(shown.now).filter(|_| target.phase == Phase::Running);
+        let silence = target.streams[0].silence(shown.now).filter(|_| target.phase == LivePhase::Running);
         let x = columns.last().map_or(area.x + names, |(_, x, column)| x + column.width);
         if let Some(silence) = silence {
             write(buffer, (x, y), area.right(), &format!("  silent {silence:.0} s"), look.bad());

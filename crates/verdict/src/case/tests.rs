@@ -2,12 +2,12 @@ use super::*;
 use crate::testing::{MS, SECOND, Test, delays, every, first, quiet, run};
 use jitlat_core::clock::SyncState;
 use jitlat_core::metrics::clock::ClockEstimate;
-use jitlat_core::time::{Source, Span};
+use jitlat_core::time::{Span, StampSource};
 
 const PERIOD: i64 = 10 * MS;
 
-fn step(place: usize, change: i64) -> Step {
-    Step { place, change, ramp: 0, spread: [0, 0] }
+fn step(place: usize, change: i64) -> LevelStep {
+    LevelStep { place, change, ramp: 0, spread: [0, 0] }
 }
 
 /// 2000 packets, one every 10 ms; those from 300 up to 500 wait 100 ms.
@@ -24,7 +24,7 @@ fn sorted(test: &Test, height: i64, lost: &[u64]) -> (u64, u64, u64) {
     let queue = Episode { from: 300, to: 500, height, count: 1 };
     case.delays.set_level(0);
     case.episodes.queues = if height > 0 { vec![queue] } else { vec![] };
-    case.losses = Losses::new(lost.iter().map(|seq| run(*seq, 1)).collect(), 2000, |_| 0);
+    case.losses = PathLosses::new(lost.iter().map(|seq| run(*seq, 1)).collect(), 2000, |_| 0);
     case.sort_losses();
     (case.dropped_by_queue, case.scattered.lost(), case.scattered.sent)
 }
@@ -67,7 +67,7 @@ fn a_queue_in_the_senders_interface_drops_too() {
         let mut case = Case::new(&material);
         case.late.queued =
             (0..1000).map(|k| (k, if (300..400).contains(&k) { wait } else { 100 * MS })).collect();
-        case.losses = Losses::new((0..10).map(|k| run(310 + 8 * k, 1)).collect(), 1000, |_| 0);
+        case.losses = PathLosses::new((0..10).map(|k| run(310 + 8 * k, 1)).collect(), 1000, |_| 0);
         case.sort_losses();
         (case.dropped_by_queue, case.scattered.sent)
     };
@@ -88,20 +88,20 @@ fn a_step_within_a_higher_queue_is_the_queues() {
         assert_eq!(any, steps[0].1 != reason);
         any
     };
-    let at = |place| of(place, 10 * MS, Reason::Route);
+    let at = |place| of(place, 10 * MS, StepReason::Route);
     assert_eq!([300, 301, 499, 500].map(at), [false, true, true, false]);
-    let by = |change| of(400, change, Reason::Route);
+    let by = |change| of(400, change, StepReason::Route);
     assert_eq!([50 * MS - 1, 50 * MS, 1 - 50 * MS, -50 * MS].map(by), [true, false, true, false]);
-    assert!(!of(400, 10 * MS, Reason::ReceiverClock) && !of(400, 10 * MS, Reason::SenderClock));
+    assert!(!of(400, 10 * MS, StepReason::ReceiverClock) && !of(400, 10 * MS, StepReason::SenderClock));
 }
 
 /// Of a run of so many packets lost from `start` on, which step at `place` takes it with it.
-fn at_step(start: u64, len: u64, place: usize, reason: Reason) -> bool {
+fn at_step(start: u64, len: u64, place: usize, reason: StepReason) -> bool {
     let gone = start..start + len;
     let received = every(PERIOD, 1000, |k| (!gone.contains(&u64::from(k))).then_some(0));
     let test = Test::new(1000, PERIOD, &received);
     let d = test.delays();
-    let departures = Departures::new(&d, &test.session);
+    let departures = LossTimes::new(&d, &test.session);
     let mut runs = vec![run(start, len)];
     let taken = lost_at_steps(&mut runs, &[(step(place, MS), reason)], &d, &departures);
     assert_eq!(taken.len() + runs.len(), 1);
@@ -111,25 +111,25 @@ fn at_step(start: u64, len: u64, place: usize, reason: Reason) -> bool {
 #[test]
 fn a_route_that_changes_loses_packets_for_a_moment() {
     // Place 500 is the first after the run, which begins at the number 500.
-    assert!(at_step(500, 5, 500, Reason::Route));
+    assert!(at_step(500, 5, 500, StepReason::Route));
     // One packet further to either side.
     assert_eq!(
-        [498, 499, 500, 501, 502].map(|place| at_step(500, 5, place, Reason::Route)),
+        [498, 499, 500, 501, 502].map(|place| at_step(500, 5, place, StepReason::Route)),
         [false, true, true, true, false]
     );
     // For less than 220 ms.
-    assert_eq!(first(1..=100, |len| !at_step(500, len as u64, 500, Reason::Route)), 22);
-    for reason in [Reason::Queue, Reason::SenderClock, Reason::ReceiverClock] {
+    assert_eq!(first(1..=100, |len| !at_step(500, len as u64, 500, StepReason::Route)), 22);
+    for reason in [StepReason::Queue, StepReason::SenderClock, StepReason::ReceiverClock] {
         assert!(!at_step(500, 5, 500, reason));
     }
-    assert!(!at_step(500, 5, 0, Reason::Route) && !at_step(500, 5, 995, Reason::Route));
-    assert!(!at_step(998, 1, 999, Reason::Route) && at_step(998, 1, 998, Reason::Route));
+    assert!(!at_step(500, 5, 0, StepReason::Route) && !at_step(500, 5, 995, StepReason::Route));
+    assert!(!at_step(998, 1, 999, StepReason::Route) && at_step(998, 1, 998, StepReason::Route));
 }
 
 #[test]
 fn what_the_system_refused_is_not_lost() {
     let left = |lengths: &[u64], refused| {
-        let mut runs: Vec<Run> = (0..).zip(lengths).map(|(k, len)| run(1000 * k, *len)).collect();
+        let mut runs: Vec<SeqRun> = (0..).zip(lengths).map(|(k, len)| run(1000 * k, *len)).collect();
         without_refused(&mut runs, refused);
         runs.iter().map(|r| r.len).collect::<Vec<_>>()
     };
@@ -150,9 +150,9 @@ fn each_route_has_its_smallest_delay() {
     set_levels(
         &mut d,
         &[
-            (step(700, MS), Reason::Queue),
-            (step(500, MS), Reason::Route),
-            (step(200, MS), Reason::SenderClock),
+            (step(700, MS), StepReason::Queue),
+            (step(500, MS), StepReason::Route),
+            (step(200, MS), StepReason::SenderClock),
         ],
     );
     assert_eq!([0, 499, 500, 999].map(|k| d.excess(k)), [0, 0, 0, 0]);
@@ -161,7 +161,7 @@ fn each_route_has_its_smallest_delay() {
 }
 
 /// The one-way delay of a path whose packets take 20 ms by its clocks, if it is known.
-fn base(set: impl FnOnce(&mut Test), steps: &[(Step, Reason)]) -> Option<f64> {
+fn base(set: impl FnOnce(&mut Test), steps: &[(LevelStep, StepReason)]) -> Option<f64> {
     let mut test = quiet();
     set(&mut test);
     let material = test.material();
@@ -185,11 +185,11 @@ fn a_delay_is_known_by_the_clocks_or_by_half_a_round_trip() {
         }
     };
     let (sender, receiver) =
-        ([(step(500, MS), Reason::SenderClock)], [(step(500, MS), Reason::ReceiverClock)]);
+        ([(step(500, MS), StepReason::SenderClock)], [(step(500, MS), StepReason::ReceiverClock)]);
     assert_eq!(base(|_| (), &[]), None);
     assert_eq!(base(|t| t.round_trip = true, &[]), Some(10.0));
     assert_eq!(base(clock(|_| ()), &[]), Some(15.0));
-    assert_eq!(base(clock(|_| ()), &[(step(500, MS), Reason::Route)]), Some(15.0));
+    assert_eq!(base(clock(|_| ()), &[(step(500, MS), StepReason::Route)]), Some(15.0));
     // Where a clock was set, or nobody knows which way is which, half a round trip.
     for set in [&sender, &receiver] {
         assert_eq!(base(clock(|_| ()), set), Some(8.0));
@@ -227,7 +227,7 @@ fn a_delay_that_the_clocks_bound_is_known_whatever_its_size() {
 
 #[test]
 fn kernels_that_call_their_clocks_synchronised_are_believed_to_50_ms() {
-    let of = |error: i64, steps: &[(Step, Reason)]| {
+    let of = |error: i64, steps: &[(LevelStep, StepReason)]| {
         let synchronised = |test: &mut Test| {
             let state = SyncState {
                 synchronised: true,
@@ -241,7 +241,7 @@ fn kernels_that_call_their_clocks_synchronised_are_believed_to_50_ms() {
         base(synchronised, steps)
     };
     assert_eq!([of(25 * MS - 1, &[]), of(25 * MS, &[])], [Some(20.0), None]);
-    assert_eq!(of(0, &[(step(500, MS), Reason::SenderClock)]), None);
+    assert_eq!(of(0, &[(step(500, MS), StepReason::SenderClock)]), None);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn what_a_host_held_back_is_not_the_paths_and_what_it_queued_is_waited() {
     assert_eq!(longest(&test, vec![(319, 30 * MS)]), 0);
     assert_eq!(longest(&test, vec![(320, 30 * MS)]), 30 * MS);
     assert_eq!(longest(&test, vec![(299, 30 * MS)]), 30 * MS);
-    test.arrived_by = Some(Source::Kernel);
+    test.arrived_by = Some(StampSource::Kernel);
     assert_eq!(longest(&test, vec![]), 200 * MS);
 }
 
@@ -305,7 +305,7 @@ fn places_and_numbers_have_their_times() {
     let material = test.material();
     let case = Case::new(&material);
     assert_eq!([50, 100, 1100].map(|seq| case.seconds(seq)), [-0.5, 0.0, 10.0]);
-    assert_eq!([0, 899, 900, 5000].map(|k| case.place_seconds(k)), [0.0, 8.99, case.duration, case.duration]);
+    assert_eq!([0, 899, 900, 5000].map(|k| case.seconds_at(k)), [0.0, 8.99, case.duration, case.duration]);
     assert_eq!(case.duration, 10.99);
     // The last packet may be sent later than it should.
     let mut late = every(PERIOD, 100, |_| Some(0));
@@ -323,5 +323,5 @@ fn steps_and_drifts_take_a_hundred_packets() {
         let material = test.material();
         !Case::new(&material).steps.is_empty()
     };
-    assert_eq!(first(50..=200, of), FEW as i64);
+    assert_eq!(first(50..=200, of), MIN_PACKETS as i64);
 }

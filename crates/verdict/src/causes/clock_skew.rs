@@ -1,11 +1,11 @@
 //! The clocks run at different rates.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::time;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
     threshold: "the smallest delays follow one straight line from end to end, 10 to 1000 ppm, and it adds up to 0.5 ms \
                 and more than 99 of 100 packets vary by about it",
@@ -14,15 +14,15 @@ pub const RULE: Rule = Rule {
 };
 
 /// Clocks that are kept in step by NTP or PTP stay closer together: 10 ppm.
-const LEAST_RATE: f64 = 10e-6;
+const MIN_RATE: f64 = 10e-6;
 /// What hosts do by themselves, in ns.
-const LEAST_DRIFT: i64 = 500_000;
+const MIN_DRIFT_NS: i64 = 500_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(skew) = case.skew else { return Vec::new() };
     let drift = (skew * case.duration * 1e9) as i64;
     let varies = case.delays.quantile(0, case.delays.len(), 0.99).unwrap_or(0);
-    if drift.saturating_abs() < varies.max(LEAST_DRIFT) || skew.abs() < LEAST_RATE {
+    if drift.saturating_abs() < varies.max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
     let why = format!(
@@ -31,7 +31,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         time(drift.abs() as f64)
     );
     let mut found =
-        Found::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
+        FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());
     vec![found]
 }
@@ -42,7 +42,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in, quiet};
 
     /// Of clocks that drift apart by so many tenths of a ppm for so many seconds.
-    fn of(test: &Test, tenths: i64, seconds: f64) -> Option<Found> {
+    fn of(test: &Test, tenths: i64, seconds: f64) -> Option<FoundCause> {
         let found = found_in(test, &RULE, |case| {
             (case.skew, case.duration) = (Some(tenths as f64 / 1e7), seconds);
         });

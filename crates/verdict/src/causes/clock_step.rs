@@ -1,12 +1,12 @@
 //! A clock was set.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::time;
-use crate::steps::Reason;
+use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockStep,
     threshold: "delays change for good while departures leave their schedule by as much the other way; or while the probes' \
                 offset, or what a host says of its clock, changes by as much; or by more than any detour; or packets in \
@@ -15,21 +15,21 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
-    let clock = |r: &Reason| matches!(r, Reason::SenderClock | Reason::ReceiverClock);
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    let clock = |r: &StepReason| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock);
     let found = case.steps.iter().filter(|(_, r)| clock(r)).map(|(step, reason)| {
         let (who, by) = match reason {
-            Reason::SenderClock => ("sending", -step.change),
+            StepReason::SenderClock => ("sending", -step.change),
             _ => ("receiving", step.change),
         };
         let way = if by > 0 { "forward" } else { "back" };
         let why = format!(
             "at {} the {who} host's clock was set {way} by {}: no delay of the path's",
-            case.moment(case.place_seconds(step.place)),
+            case.moment(case.seconds_at(step.place)),
             time(by.abs() as f64)
         );
-        let confidence = if *reason == Reason::SenderClock { 0.95 } else { 0.85 };
-        Found::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
+        let confidence = if *reason == StepReason::SenderClock { 0.95 } else { 0.85 };
+        FoundCause::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
             .places(case, step.place, case.delays.len())
             .ns(by)
             .because(why)
@@ -40,20 +40,20 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::levels::Step;
+    use crate::levels::LevelStep;
     use crate::testing::{MS, found_in, quiet};
 
     #[test]
     fn each_clock_that_was_set_is_named_with_its_way() {
-        let step = |place, change| Step { place, change, ramp: 0, spread: [0, 0] };
+        let step = |place, change| LevelStep { place, change, ramp: 0, spread: [0, 0] };
         let found = found_in(&quiet(), &RULE, |case| {
             case.steps = vec![
-                (step(100, 5 * MS), Reason::SenderClock),
-                (step(200, -5 * MS), Reason::SenderClock),
-                (step(300, 5 * MS), Reason::ReceiverClock),
-                (step(400, -5 * MS), Reason::ReceiverClock),
-                (step(500, 5 * MS), Reason::Route),
-                (step(600, 5 * MS), Reason::Queue),
+                (step(100, 5 * MS), StepReason::SenderClock),
+                (step(200, -5 * MS), StepReason::SenderClock),
+                (step(300, 5 * MS), StepReason::ReceiverClock),
+                (step(400, -5 * MS), StepReason::ReceiverClock),
+                (step(500, 5 * MS), StepReason::Route),
+                (step(600, 5 * MS), StepReason::Queue),
             ];
         });
         let said: Vec<_> = found

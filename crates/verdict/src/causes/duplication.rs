@@ -1,22 +1,22 @@
 //! Packets arrive more than once.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::percent;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Duplication,
     threshold: "more than 0.3 % arrive again with 95 % confidence, five packets at least",
     source: "RFC 5560",
     find,
 };
 
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SHARE: f64 = 0.003;
+const MIN_PACKETS: u64 = 5;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
     let mut again: Vec<u32> = case.material.copies.iter().map(|(seq, _)| seq).collect();
     let copies = again.len() as u64;
@@ -27,7 +27,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     else {
         return Vec::new();
     };
-    if count < FEWEST || low < SHARE {
+    if count < MIN_PACKETS || low < MIN_SHARE {
         return Vec::new();
     }
     let share = count as f64 / n as f64;
@@ -37,7 +37,8 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     } else {
         format!("{} arrive {times}", percent(share))
     };
-    let found = Found::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
+    let found =
+        FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
     let (first, last) = (u64::from(*first), u64::from(*last));
     let everywhere = last - first > case.known.sent * 7 / 10;
     vec![if everywhere { found.whole(case) } else { found.packets(case, first, last) }]
@@ -49,7 +50,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in};
 
     /// Of `n` packets of which these arrive again.
-    fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<Found> {
+    fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<FoundCause> {
         let mut test = Test::new(n, 10 * MS, &every(10 * MS, n, |_| Some(0)));
         again.into_iter().for_each(|seq| test.copies.push(seq, None));
         found_in(&test, &RULE, |_| ()).into_iter().next()
@@ -57,15 +58,15 @@ mod tests {
 
     #[test]
     fn copies_are_named_from_five_and_0_3_percent_on() {
-        assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), FEWEST as i64);
-        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= SHARE);
+        assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), MIN_PACKETS as i64);
+        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= MIN_SHARE);
         assert_eq!(first(0..=1000, |k| of(10_000, 0..k as u32).is_some()), share);
         assert!(of(100, [7; 20]).is_none(), "one packet, however often");
     }
 
     #[test]
     fn copies_are_described() {
-        let said = |found: Option<Found>| found.unwrap().cause.because;
+        let said = |found: Option<FoundCause>| found.unwrap().cause.because;
         assert_eq!(said(of(1000, 0..950)), "95 % arrive twice");
         assert_eq!(said(of(1000, 0..951)), "every packet arrives twice: a loop, a mirror or two links");
         let copies = |more: usize| (0..10).chain([3].repeat(more));

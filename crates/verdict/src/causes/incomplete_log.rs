@@ -1,13 +1,13 @@
 //! A part of the test was not recorded: it is unknown, not lost.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{count, percent};
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::session::Ending;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
     threshold: "no proof that the record is whole: a log of version 3 without its closing lines or with another ending, a \
                 cut line, unreadable or unwritten rows, or (versions 1 and 2) at least ten packets and 1 % or 0.5 s missing at the end, three times the \
@@ -16,13 +16,13 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let known = case.known;
     if known.complete {
         return Vec::new();
     }
     let session = case.material.session;
-    let within = |run: Option<Run>| run.map(|run| [run.start, run.start + run.len]);
+    let within = |run: Option<SeqRun>| run.map(|run| [run.start, run.start + run.len]);
     let mut unrecorded = session.unrecorded_in(0, known.end);
     let first = within(unrecorded.next());
     let last = within(unrecorded.last()).or(first);
@@ -39,7 +39,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let why =
         format!("{how}: of {}{place} ({}) nothing is known", count(known.unknown, "packet"), percent(share));
     let mut found =
-        Found::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
+        FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
             .share(share)
             .because(why);
     let (from, from_s) = match first {
@@ -64,7 +64,7 @@ mod tests {
     use crate::testing::{Test, found_in, known, quiet, run};
 
     /// Of 1000 packets of which everything is known, and `tail` more; and of these runs nothing is.
-    fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> Found {
+    fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> FoundCause {
         let mut test = quiet();
         test.session.unrecorded = unrecorded.iter().map(|(start, len)| run(*start, *len)).collect();
         change(&mut test);

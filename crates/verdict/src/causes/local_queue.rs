@@ -1,13 +1,13 @@
 //! Packets waited in the sending host's own interface.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{percent, time};
-use crate::schedule::WORTH;
+use crate::schedule::MIN_STAY_NS;
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::LocalQueue,
     threshold: "eight packets and 1 % of all stay 5 ms or longer in the queue of the sending host's interface, by the kernel's \
                 stamps of entering and leaving it; where it stamps no entry, between the program and the interface, unless \
@@ -16,10 +16,10 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(height) = case.late.height() else { return Vec::new() };
     // A burst of the test's own waits for itself.
-    let worth = WORTH.max(height / 6);
+    let worth = MIN_STAY_NS.max(height / 6);
     let long = || case.late.queued.iter().filter(|(_, ns)| *ns >= worth);
     let (Some(first), Some(last)) = (long().next(), long().next_back()) else { return Vec::new() };
     let share = long().count() as f64 / case.delays.len().max(1) as f64;
@@ -31,17 +31,17 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         " (upper bounds: the kernel stamped only when they left)"
     };
     // It began when the first of them entered.
-    let from = (case.place_seconds(first.0) - first.1 as f64 / 1e9).max(0.0);
+    let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
     let why = format!(
         "from {} to {} {} of the packets waited in the sending host's own interface, before the path: 95 of 100 of them \
          up to {}, the longest {}{bound}",
         case.moment(from),
-        case.moment(case.place_seconds(last.0)),
+        case.moment(case.seconds_at(last.0)),
         percent(share),
         time(height as f64),
         time(longest as f64)
     );
-    let mut found = Found::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
+    let mut found = FoundCause::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
         .places(case, first.0, last.0 + 1)
         .ns(height)
         .because(why);
@@ -55,7 +55,7 @@ mod tests {
     use crate::testing::{MS, found_in, quiet};
 
     /// Of 1000 packets of which so many from place 100 on waited so long each.
-    fn of(waits: &[i64]) -> Option<Found> {
+    fn of(waits: &[i64]) -> Option<FoundCause> {
         let queued = (100..).zip(waits).map(|(k, ns)| (k, *ns)).collect();
         found_in(&quiet(), &RULE, |case| case.late.queued = queued).into_iter().next()
     }

@@ -1,13 +1,13 @@
 //! Packets lost one by one, in bursts, above a rate, or by their size.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::law::{LossLaw, Manner};
+use crate::law::{LossLaw, LossManner};
 use crate::numbers::{count, percent};
 use crate::severity::of_missing;
 use jitlat_core::answer::CauseId;
 
-pub const RANDOM: Rule = Rule {
+pub const RANDOM: CauseRule = CauseRule {
     id: CauseId::RandomLoss,
     threshold: "four losses and more than 0.1 % with 95 % confidence, beside outages and full queues; the runs test finds \
                 no pattern, or the burst ratio is below 1.25",
@@ -15,14 +15,14 @@ pub const RANDOM: Rule = Rule {
     find: |case| find(case, CauseId::RandomLoss),
 };
 
-pub const BURSTY: Rule = Rule {
+pub const BURSTY: CauseRule = CauseRule {
     id: CauseId::BurstyLoss,
     threshold: "as random loss, and the runs test rejects independence at 1 % with a burst ratio of 1.25 or more",
     source: "ITU-T G.107 (BurstR), Wald and Wolfowitz",
     find: |case| find(case, CauseId::BurstyLoss),
 };
 
-pub const POLICING: Rule = Rule {
+pub const POLICING: CauseRule = CauseRule {
     id: CauseId::Policing,
     threshold: "as random loss, but as many packets come through in equal times whatever is sent (a quarter of the variance \
                 that chance, or bursts as long, would leave), or losses at even distances (their variation below half of \
@@ -31,26 +31,26 @@ pub const POLICING: Rule = Rule {
     find: |case| find(case, CauseId::Policing),
 };
 
-pub const SIZE_DEPENDENT: Rule = Rule {
+pub const SIZE_DEPENDENT: CauseRule = CauseRule {
     id: CauseId::SizeDependent,
     threshold: "nine of ten losses are of packets above a size, lost eight times as often as shorter ones",
     source: "RFC 4821 (black holes for long packets)",
     find: |case| find(case, CauseId::SizeDependent),
 };
 
-fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
+fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
     let Some(law) = &case.law else { return Vec::new() };
     let id = match law.manner {
-        Manner::Random => CauseId::RandomLoss,
-        Manner::Bursty => CauseId::BurstyLoss,
-        Manner::Policed => CauseId::Policing,
-        Manner::BySize(_) => CauseId::SizeDependent,
+        LossManner::Random => CauseId::RandomLoss,
+        LossManner::Bursty => CauseId::BurstyLoss,
+        LossManner::Policed => CauseId::Policing,
+        LossManner::BySize(_) => CauseId::SizeDependent,
     };
     if id != wanted {
         return Vec::new();
     }
     let severity = of_missing(law.ratio, law.lost, case.scattered.sent);
-    let found = Found::of(id, severity, law.ratio, law.confidence)
+    let found = FoundCause::of(id, severity, law.ratio, law.confidence)
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
     vec![found.because(why(case, law))]
@@ -61,18 +61,18 @@ fn why(case: &Case<'_>, law: &LossLaw) -> String {
     let runs = case.scattered.runs.len() as u64;
     let mean = law.lost as f64 / runs.max(1) as f64;
     match law.manner {
-        Manner::Random => format!("{much}, each for itself"),
-        Manner::Bursty => {
+        LossManner::Random => format!("{much}, each for itself"),
+        LossManner::Bursty => {
             format!(
                 "{much} in {}, {mean:.1} packets each: {:.1} times as long as chance makes them",
                 count(runs, "burst"),
                 law.pattern.burst_ratio
             )
         }
-        Manner::Policed => format!(
+        LossManner::Policed => format!(
             "{much} at even distances or where most is sent, without more delay: a rate limit drops them"
         ),
-        Manner::BySize(size) => {
+        LossManner::BySize(size) => {
             format!("{much}: packets of {size} bytes and more, and hardly any shorter one")
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     use crate::losses::Pattern;
     use crate::testing::{found_in, quiet, scattered};
 
-    fn of(rule: &Rule, manner: Manner) -> Option<Found> {
+    fn of(rule: &CauseRule, manner: LossManner) -> Option<FoundCause> {
         let pattern = Pattern { z: None, burst_ratio: 2.5, spacing: None };
         let law = LossLaw { manner, ratio: 0.02, lost: 20, packets: [100, 899], pattern, confidence: 0.8 };
         let found = found_in(&quiet(), rule, |case| {
@@ -97,20 +97,20 @@ mod tests {
     #[test]
     fn each_law_is_one_cause() {
         let table = [
-            (&RANDOM, Manner::Random, "2.0 % lost, each for itself"),
+            (&RANDOM, LossManner::Random, "2.0 % lost, each for itself"),
             (
                 &BURSTY,
-                Manner::Bursty,
+                LossManner::Bursty,
                 "2.0 % lost in 4 bursts, 5.0 packets each: 2.5 times as long as chance makes them",
             ),
             (
                 &POLICING,
-                Manner::Policed,
+                LossManner::Policed,
                 "2.0 % lost at even distances or where most is sent, without more delay: a rate limit drops them",
             ),
             (
                 &SIZE_DEPENDENT,
-                Manner::BySize(700),
+                LossManner::BySize(700),
                 "2.0 % lost: packets of 700 bytes and more, and hardly any shorter one",
             ),
         ];

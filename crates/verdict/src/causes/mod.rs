@@ -16,10 +16,10 @@ mod send_failure;
 mod sender_stall;
 
 pub(crate) use rule::merge_if_many;
-pub use rule::{Found, Rule};
+pub use rule::{CauseRule, FoundCause};
 
 /// All rules.
-pub const RULES: [Rule; 16] = [
+pub const RULES: [CauseRule; 16] = [
     incomplete_log::RULE,
     outage::RULE,
     queue::RULE,

@@ -1,15 +1,15 @@
 //! Nothing got through for a while.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::episodes::Hold;
 use crate::numbers::{count, time};
 use crate::severity::of_outage;
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Transport;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Outage,
     threshold: "a run of loss of 100 ms and four packets where there is no other, of 180 ms and longer than geometric runs \
                 come up once in a hundred tests where there are; over TCP, nothing for 1 s and then everything at once",
@@ -18,15 +18,15 @@ pub const RULE: Rule = Rule {
 };
 
 /// TCP's timer for a lost segment may double once before that much has passed: RFC 6298.
-const TCP_OUTAGE: i64 = 900_000_000;
+const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let tcp = case.material.session.spec.transport() == Transport::Tcp;
     if tcp {
         return over_tcp(case);
     }
-    let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= LONG_HOLD).collect();
-    let outages: Vec<(&Run, f64)> = case
+    let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= MIN_HOLD_NS).collect();
+    let outages: Vec<(&SeqRun, f64)> = case
         .losses
         .outages()
         .map(|run| {
@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
-                .map_or_else(|| case.seconds(run.start + run.len), |hold| case.place_seconds(hold.to));
+                .map_or_else(|| case.seconds(run.start + run.len), |hold| case.seconds_at(hold.to));
             (run, end - case.seconds(run.start))
         })
         .collect();
@@ -61,8 +61,9 @@ fn find(case: &Case<'_>) -> Vec<Found> {
                 run.len
             )
         };
-        let mut found =
-            Found::of(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
+        let mut found = FoundCause::of(CauseId::Outage, severity, harm, confidence)
+            .ns((1e9 * length) as i64)
+            .because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
@@ -72,21 +73,21 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 }
 
 /// Shorter holds are no outage, in ns.
-const LONG_HOLD: i64 = 100_000_000;
+const MIN_HOLD_NS: i64 = 100_000_000;
 
 /// Packets that the sending host held because it could not reach the next hop, and none of which was lost.
-fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
+fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
     let harm = packets as f64 / case.delays.len().max(1) as f64;
-    let from = (case.place_seconds(hold.from) - length).max(0.0);
+    let from = (case.seconds_at(hold.from) - length).max(0.0);
     let why = format!(
         "nothing left the sending host for {} from {} on: it held {} until it reached the next hop again",
         time(hold.length as f64),
         case.moment(from),
         count(packets, "packet")
     );
-    let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
         .because(why);
@@ -95,8 +96,8 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
 }
 
 /// What TCP repairs it holds back: an outage is a time at which nothing comes.
-fn over_tcp(case: &Case<'_>) -> Vec<Found> {
-    let long = || case.episodes.holds.iter().filter(|h| h.length >= TCP_OUTAGE);
+fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
+    let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;
@@ -104,10 +105,10 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "nothing arrived for {} from {} on, then {} at once: TCP held them back",
             time(h.length as f64),
-            case.moment(case.place_seconds(h.from)),
+            case.moment(case.seconds_at(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
-        let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
@@ -127,7 +128,7 @@ mod tests {
     use jitlat_core::spec::{Direction, Schedule};
 
     /// Of 1000 packets, one every 10 ms, without these.
-    fn of(gone: &[(u32, u32)]) -> Vec<Found> {
+    fn of(gone: &[(u32, u32)]) -> Vec<FoundCause> {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| (!is_gone(k)).then_some(0)));
         found_in(&test, &RULE, |_| ())

@@ -1,13 +1,13 @@
 //! Packets waited behind others.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{moment, time};
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Queue,
     threshold: "every packet of a stretch of 0.4 s (2 % of a short test) waits, by 5 ms and three times what 99 of 100 \
                 others wait; or the smallest delay of all exceeds what the clock probes allow an idle path",
@@ -17,7 +17,7 @@ pub const RULE: Rule = Rule {
 
 /// How bad a queue of `height` ns is in which this share of the packets waited.
 pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
-    if share < RARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
+    if share < MAX_RARE_SHARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
 }
 
 /// A queue of `height` ns between two times of a test, in seconds.
@@ -27,9 +27,9 @@ pub(crate) fn waited(from: f64, to: f64, height: i64) -> String {
 }
 
 /// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
-const RARE: f64 = 0.01;
+const MAX_RARE_SHARE: f64 = 0.01;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if let Some(standing) = standing(case) {
         return vec![standing];
     }
@@ -41,34 +41,34 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             0 => String::new(),
             lost => format!(", and {lost} found it full"),
         };
-        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
+        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.seconds_at(place)));
         let why = format!("{}{dropped}", waited(from, to, q.height));
-        let mut found = Found::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
         found.cause.count = q.count;
         found
     });
-    let mut found: Vec<Found> = queues.collect();
+    let mut found: Vec<FoundCause> = queues.collect();
     found.extend(pauses(case));
     merge_if_many(found)
 }
 
 /// Packets that the path itself held: the receiving kernel stamped them as they came.
-fn pauses(case: &Case<'_>) -> Vec<Found> {
+fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();
     let pauses = holds.iter().map(|h| {
         let share = (h.to - h.from) as f64 / n;
-        let severity = if share < RARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
+        let severity = if share < MAX_RARE_SHARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
         let why = format!(
             "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
              receiving program out",
-            case.moment(case.place_seconds(h.from)),
+            case.moment(case.seconds_at(h.from)),
             time(h.length as f64)
         );
-        Found::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
+        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why)
@@ -77,7 +77,7 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
 }
 
 /// A queue that never emptied: the smallest delay of the stream is larger than an idle path's can be.
-fn standing(case: &Case<'_>) -> Option<Found> {
+fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let clock = case.material.clock;
     if !clock.direction_known {
         return None;
@@ -107,8 +107,8 @@ fn standing(case: &Case<'_>) -> Option<Found> {
         time(least as f64),
         time(rtt as f64)
     );
-    let found = Found::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
-    Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
+    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
 /// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset need fit all probes,
@@ -134,10 +134,10 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in, quiet};
     use jitlat_core::metrics::clock::ClockEstimate;
     use jitlat_core::spec::{Direction, Schedule, Transport};
-    use jitlat_core::time::Source;
+    use jitlat_core::time::StampSource;
 
     /// A queue of packets `from` up to `to` of 1000.
-    fn of(from: usize, to: usize, height: i64, dropped: u64) -> Found {
+    fn of(from: usize, to: usize, height: i64, dropped: u64) -> FoundCause {
         let queue = Episode { from, to, height, count: 3 };
         let found = found_in(&quiet(), &RULE, |case| {
             (case.episodes.queues, case.dropped_by_queue) = (vec![queue], dropped);
@@ -168,12 +168,12 @@ mod tests {
             let hold = Hold { from: 200, to: 200 + packets, length: 200 * MS };
             found_in(&test, &RULE, |case| case.episodes.holds = vec![hold])
         };
-        assert!(of(Some(Source::User), 20).is_empty() && of(None, 20).is_empty());
-        let found = of(Some(Source::Kernel), 20).remove(0);
+        assert!(of(Some(StampSource::User), 20).is_empty() && of(None, 20).is_empty());
+        let found = of(Some(StampSource::Kernel), 20).remove(0);
         assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([200, 219], Some(200 * MS)));
         assert!((found.harm - 0.02 * 2.0).abs() < 1e-12);
         assert!(found.cause.because.starts_with("at 2.0 s the path stood still for 200 ms and then"));
-        let severity = |packets| of(Some(Source::Kernel), packets).remove(0).cause.severity;
+        let severity = |packets| of(Some(StampSource::Kernel), packets).remove(0).cause.severity;
         assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
     }
 
@@ -183,7 +183,7 @@ mod tests {
         delay: i64,
         rtt: i64,
         change: fn(&mut ClockEstimate),
-    ) -> Option<Found> {
+    ) -> Option<FoundCause> {
         let theta = 1000 * MS;
         let offset = if direction == Direction::Up { theta } else { -theta };
         let packets = every(10 * MS, 1000, |k| Some(offset + delay + i64::from((k + 3) % 10) * MS));

@@ -1,13 +1,13 @@
 //! The receiving program stood still.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 use jitlat_core::spec::Transport;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::ReceiverStall,
     threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more and four times what \
                 all others but two wait, each one less by what it was sent later; the program's stamps, or its own reading of the \
@@ -17,9 +17,9 @@ pub const RULE: Rule = Rule {
 };
 
 /// What a program's own reading varies by, in ns.
-const NOISE: i64 = 2_000_000;
+const READING_NOISE_NS: i64 = 2_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if case.material.session.spec.transport() == Transport::Tcp {
         return Vec::new();
     }
@@ -30,11 +30,11 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "nothing was read for {} from {} on, then {} at once: the receiving program stood still",
             time(length as f64),
-            case.moment(case.place_seconds(from)),
+            case.moment(case.seconds_at(from)),
             count(packets, "packet")
         );
         let mut found =
-            Found::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
+            FoundCause::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
                 .places(case, from, to)
                 .ns(length)
                 .because(why);
@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             (found.cause.from_s + length as f64 / 1e9).min(case.duration.max(found.cause.from_s));
         found
     };
-    let mut found: Vec<Found> =
+    let mut found: Vec<FoundCause> =
         case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
     // What the program's own reading shows, it shows for sure.
     let series = case.delays.series();
@@ -51,7 +51,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         .notes
         .read_late
         .iter()
-        .map(|(seq, lag)| (series.place_of((*seq).into()), *lag))
+        .map(|(seq, lag)| (series.position_of((*seq).into()), *lag))
         .filter(|(k, _)| *k < series.len())
         .collect();
     waits.sort_unstable();
@@ -62,14 +62,14 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let mut longest = waits[k].1;
         while k + 1 < waits.len()
             && waits[k + 1].0 <= waits[k].0 + 2
-            && waits[k + 1].1 <= waits[k].1.saturating_add(period / 2).saturating_add(NOISE)
+            && waits[k + 1].1 <= waits[k].1.saturating_add(period / 2).saturating_add(READING_NOISE_NS)
         {
             k += 1;
             longest = longest.max(waits[k].1);
         }
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
-            let length = if longest >= LONGEST_LAG { until_read(case, &waits[from..k]) } else { longest };
+            let length = if longest >= MAX_LAG_NS { until_read(case, &waits[from..k]) } else { longest };
             found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, 0.95));
         }
     }
@@ -77,18 +77,18 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 }
 
 /// Longest wait that a record can hold, in ns; a longer one is recorded as this.
-const LONGEST_LAG: i64 = i32::MAX as i64;
+const MAX_LAG_NS: i64 = i32::MAX as i64;
 
 /// Time from the arrival of the first of these packets until all were read: places in send order with waits in ns, at least
 /// one of which was too long to be recorded. A packet that came later and waited less shows when the program read again.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
-    let Some((first, _)) = waits.first() else { return LONGEST_LAG };
+    let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
-    let recorded = waits.iter().filter(|(_, lag)| *lag < LONGEST_LAG).map(read).min();
+    let recorded = waits.iter().filter(|(_, lag)| *lag < MAX_LAG_NS).map(read).min();
     // Where none is recorded, the program read no earlier than this.
     let at_least = waits.iter().map(read).max();
     let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
-    length.max(LONGEST_LAG)
+    length.max(MAX_LAG_NS)
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// Of packets that were read so late, by number; one every 10 ms.
-    fn read_late(notes: &[(u32, i64)]) -> Vec<Found> {
+    fn read_late(notes: &[(u32, i64)]) -> Vec<FoundCause> {
         let mut test = quiet();
         test.notes.read_late = notes.to_vec();
         found_in(&test, &RULE, |_| ())
@@ -177,7 +177,7 @@ mod tests {
     fn a_stall_longer_than_a_record_holds_has_its_length_from_the_packets() {
         // As records hold waits: 2.1 s at most.
         let recorded = |length: i64, packets: u32| {
-            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(LONGEST_LAG)));
+            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(MAX_LAG_NS)));
             let found = read_late(&notes.collect::<Vec<_>>());
             assert_eq!(found.len(), 1);
             found[0].cause.magnitude_ns.unwrap() / MS
@@ -187,7 +187,7 @@ mod tests {
             [2000, 2147, 2148, 3000, 5000]
         );
         // The socket was full after 1 s of 5 s: the program read no earlier than 2.1 s after the last that it held.
-        assert_eq!(recorded(5000 * MS, 100), 990 + LONGEST_LAG / MS);
+        assert_eq!(recorded(5000 * MS, 100), 990 + MAX_LAG_NS / MS);
     }
 
     #[test]

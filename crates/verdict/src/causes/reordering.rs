@@ -1,12 +1,12 @@
 //! Packets overtake each other.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{percent, time};
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Reordering,
     threshold: "more than 0.3 % overtaken with 95 % confidence, five packets at least; half as many others at most wait nearly \
                 as long as they do, or independent delays of the same law would not overtake each other like that: else it \
@@ -15,10 +15,10 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SHARE: f64 = 0.003;
+const MIN_PACKETS: u64 = 5;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
     if !case.material.shows_loss() || n == 0 {
         return Vec::new();
@@ -50,7 +50,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let count = late.len() as u64;
     let share = count as f64 / n as f64;
     let Some([low, _]) = wilson95(count, n) else { return Vec::new() };
-    if count < FEWEST || low < SHARE {
+    if count < MIN_PACKETS || low < MIN_SHARE {
         return Vec::new();
     }
     let mut waits: Vec<i64> =
@@ -63,7 +63,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let severity = if held > 100_000_000 { Severity::Fair } else { Severity::Good };
     let (first, last) = (late[0], late[late.len() - 1]);
     let spread = (last - first) as f64 / n as f64;
-    let found = Found::of(CauseId::Reordering, severity, share, 0.95).share(share);
+    let found = FoundCause::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
     vec![found.because(format!(
         "{} overtaken, half of them held back by {} or more",
@@ -87,8 +87,8 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 }
 
 /// Packets looked at for the law of the waits, and later packets that may overtake one.
-const LOOKED_AT: usize = 4096;
-const AFTER: usize = 64;
+const MAX_PACKETS: usize = 4096;
+const MAX_PACKETS_AFTER: usize = 64;
 
 /// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
 /// that waited for longer than later ones kept their place, so that the path keeps the order and something else breaks
@@ -97,14 +97,14 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
     let n = case.delays.len();
-    let step = (n / LOOKED_AT).max(1);
+    let step = (n / MAX_PACKETS).max(1);
     let mut law: Vec<i64> = (0..n).step_by(step).map(|k| case.delays.excess(k)).collect();
     law.sort_unstable();
     let below = |wait: i64| law.partition_point(|x| *x < wait) as f64 / law.len() as f64;
     let expected = |k: usize, wait: i64| {
         let sent = case.delays.time(k);
         let ahead = |other: usize| wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
-        let kept = (k + 1..n.min(k + 1 + AFTER)).map(ahead).take_while(|w| *w > law[0]);
+        let kept = (k + 1..n.min(k + 1 + MAX_PACKETS_AFTER)).map(ahead).take_while(|w| *w > law[0]);
         1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
     // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
@@ -120,25 +120,25 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         }
     }
     let [fewer, more] = [(all, -1.0), (long, 1.0)].map(|([found, expected, variance], sign)| {
-        sign * (found - expected) > CLEARLY * variance.sqrt().max(1.0) && {
+        sign * (found - expected) > MIN_DEVIATIONS * variance.sqrt().max(1.0) && {
             let (low, high) = if sign < 0.0 { (found, expected) } else { (expected, found) };
-            high > BY_FAR * low
+            high > MIN_RATIO * low
         }
     });
     fewer || more
 }
 
 /// Four deviations and a quarter more are not by chance.
-const CLEARLY: f64 = 4.0;
-const BY_FAR: f64 = 1.25;
+const MIN_DEVIATIONS: f64 = 4.0;
+const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::episodes::Episode;
-    use crate::levels::Step;
+    use crate::levels::LevelStep;
     use crate::schedule::Stall;
-    use crate::steps::Reason;
+    use crate::steps::StepReason;
     use crate::testing::{MS, Test, every, first, found_in};
     use jitlat_core::spec::{Direction, Schedule, Transport};
 
@@ -147,7 +147,7 @@ mod tests {
         Test::new(n, 10 * MS, &every(10 * MS, n, |k| Some(if is_held(k) { held } else { 0 })))
     }
 
-    fn find_in(test: &Test) -> Option<Found> {
+    fn find_in(test: &Test) -> Option<FoundCause> {
         found_in(test, &RULE, |_| ()).into_iter().next()
     }
 
@@ -155,8 +155,8 @@ mod tests {
     fn packets_overtaken_are_named_from_five_and_0_3_percent_on() {
         let spread = |n: u32, count: i64| of(n, 25 * MS, |k| k % 10 == 5 && i64::from(k / 10) < count);
         assert_eq!(first(0..=50, |count| find_in(&spread(1000, count)).is_some()), 7);
-        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= SHARE), 7);
-        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), FEWEST as i64);
+        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= MIN_SHARE), 7);
+        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), MIN_PACKETS as i64);
         // What comes later than the next one only is overtaken.
         assert_eq!(
             first(0..=50 * MS, |held| find_in(&of(1000, held, |k| k % 10 == 5)).is_some()),
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_shuffled_near_a_step_in_a_queue_or_after_a_stall_does_not_count() {
         let test = of(1000, 25 * MS, |k| (400..500).contains(&k) && k % 10 == 5);
-        let step = |place| (Step { place, change: MS, ramp: 0, spread: [0, 0] }, Reason::Route);
+        let step = |place| (LevelStep { place, change: MS, ramp: 0, spread: [0, 0] }, StepReason::Route);
         let with_step =
             |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
         // Seven of the ten must be left: from 60 before the fourth on, packet 435, they are not.

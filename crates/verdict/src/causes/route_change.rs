@@ -1,12 +1,12 @@
 //! The path became longer or shorter.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
-use crate::steps::Reason;
+use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::RouteChange,
     threshold: "the smallest delay goes from one level that stays for 100 ms to another, by 0.1 ms and more than nine of ten neighbours \
                 differ by, within three packets; no clock accounts for it and no ramp, loss or livelier jitter for a queue",
@@ -14,8 +14,8 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
-    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let n = case.delays.len();
     let mut found = Vec::new();
     let mut k = 0;
@@ -27,13 +27,13 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let end = if back { next.map_or(n, |s| s.place) } else { n };
         let how = if step.change > 0 { "longer" } else { "shorter" };
         let until = if back {
-            format!(" until {}", case.moment(case.place_seconds(end)))
+            format!(" until {}", case.moment(case.seconds_at(end)))
         } else {
             " and stays so".into()
         };
         let why = format!(
             "from {} on the path is {} {how}{until}",
-            case.moment(case.place_seconds(step.place)),
+            case.moment(case.seconds_at(step.place)),
             time(step.change.abs() as f64)
         );
         let place = case.delays.seq(step.place);
@@ -46,7 +46,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
-            Found::of(CauseId::RouteChange, severity, harm, 0.8)
+            FoundCause::of(CauseId::RouteChange, severity, harm, 0.8)
                 .places(case, step.place, end)
                 .ns(step.change)
                 .because(why),
@@ -59,12 +59,12 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::levels::Step;
+    use crate::levels::LevelStep;
     use crate::testing::{MS, found_in, quiet, run};
 
-    fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<Found> {
+    fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<FoundCause> {
         let step = |(place, change): &(usize, i64)| {
-            (Step { place: *place, change: *change, ramp: 0, spread: [0, 0] }, Reason::Route)
+            (LevelStep { place: *place, change: *change, ramp: 0, spread: [0, 0] }, StepReason::Route)
         };
         found_in(&quiet(), &RULE, |case| {
             case.steps = steps.iter().map(step).collect();
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn clocks_and_queues_are_no_routes() {
-        let step = Step { place: 300, change: MS, ramp: 0, spread: [0, 0] };
-        for reason in [Reason::SenderClock, Reason::ReceiverClock, Reason::Queue] {
+        let step = LevelStep { place: 300, change: MS, ramp: 0, spread: [0, 0] };
+        for reason in [StepReason::SenderClock, StepReason::ReceiverClock, StepReason::Queue] {
             assert!(found_in(&quiet(), &RULE, |case| case.steps = vec![(step, reason)]).is_empty());
         }
     }

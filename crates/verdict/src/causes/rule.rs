@@ -1,10 +1,10 @@
-//! [`Rule`]: how one kind of cause is found; [`Found`]: one that was.
+//! [`CauseRule`]: how one kind of cause is found; [`FoundCause`]: one that was.
 
 use crate::case::Case;
 use jitlat_core::answer::{Cause, CauseId, Severity};
 
 /// How one kind of cause is found.
-pub struct Rule {
+pub struct CauseRule {
     /// The kind of cause.
     pub id: CauseId,
     /// The condition, in words with numbers.
@@ -12,75 +12,75 @@ pub struct Rule {
     /// The source of the numbers.
     pub source: &'static str,
     /// Finds all causes of this kind in a case.
-    pub find: fn(&Case<'_>) -> Vec<Found>,
+    pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
 /// More of one kind are reported as one.
-const SEVERAL: usize = 6;
+const MAX_SEPARATE_CAUSES: usize = 6;
 const LARGEST: &str = "; the largest: ";
 
-pub use jitlat_core::evidence::FoundCause as Found;
+pub use jitlat_core::evidence::FoundCause;
 
 /// Builds what a rule found, within its case.
 pub(super) trait Find: Sized {
     /// Found once, with this share of packets affected.
-    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found;
+    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> FoundCause;
     /// From the first of these packets to the last.
-    fn packets(self, case: &Case<'_>, first: u64, last: u64) -> Found;
+    fn packets(self, case: &Case<'_>, first: u64, last: u64) -> FoundCause;
     /// From the packet at one place in send order to the one before another.
-    fn places(self, case: &Case<'_>, from: usize, to: usize) -> Found;
+    fn places(self, case: &Case<'_>, from: usize, to: usize) -> FoundCause;
     /// From the first packet whose fate is known to the last.
-    fn whole(self, case: &Case<'_>) -> Found;
+    fn whole(self, case: &Case<'_>) -> FoundCause;
     /// Of this size, in ns.
-    fn ns(self, magnitude: i64) -> Found;
+    fn ns(self, magnitude: i64) -> FoundCause;
     /// Of this size, as a share.
-    fn share(self, magnitude: f64) -> Found;
+    fn share(self, magnitude: f64) -> FoundCause;
     /// With this evidence.
-    fn because(self, why: String) -> Found;
+    fn because(self, why: String) -> FoundCause;
 }
 
-impl Find for Found {
-    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
-        Found { cause: Cause::new(id, severity, confidence), harm, whole_test: false }
+impl Find for FoundCause {
+    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> FoundCause {
+        FoundCause { cause: Cause::new(id, severity, confidence), harm, whole_test: false }
     }
 
-    fn packets(mut self, case: &Case<'_>, first: u64, last: u64) -> Found {
+    fn packets(mut self, case: &Case<'_>, first: u64, last: u64) -> FoundCause {
         self.cause.packets = [first, last];
         self.cause.from_s = case.seconds(first).max(0.0);
         self.cause.to_s = if last + 1 >= case.known.sent { case.duration } else { case.seconds(last) };
         self
     }
 
-    fn places(mut self, case: &Case<'_>, from: usize, to: usize) -> Found {
+    fn places(mut self, case: &Case<'_>, from: usize, to: usize) -> FoundCause {
         let last = to.saturating_sub(1).max(from).min(case.delays.len() - 1);
         self.cause.packets = [case.delays.seq(from), case.delays.seq(last)];
-        (self.cause.from_s, self.cause.to_s) = (case.place_seconds(from).max(0.0), case.place_seconds(to));
+        (self.cause.from_s, self.cause.to_s) = (case.seconds_at(from).max(0.0), case.seconds_at(to));
         self
     }
 
-    fn whole(self, case: &Case<'_>) -> Found {
+    fn whole(self, case: &Case<'_>) -> FoundCause {
         self.packets(case, 0, case.known.sent.saturating_sub(1))
     }
 
-    fn ns(mut self, magnitude: i64) -> Found {
+    fn ns(mut self, magnitude: i64) -> FoundCause {
         self.cause.magnitude_ns = Some(magnitude);
         self
     }
 
-    fn share(mut self, magnitude: f64) -> Found {
+    fn share(mut self, magnitude: f64) -> FoundCause {
         self.cause.magnitude = Some(magnitude);
         self
     }
 
-    fn because(mut self, why: String) -> Found {
+    fn because(mut self, why: String) -> FoundCause {
         self.cause.because = why;
         self
     }
 }
 
 /// One for all of `found`, in order of time, where they are too many to be reported one by one.
-pub(crate) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
-    if found.len() < SEVERAL {
+pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
+    if found.len() < MAX_SEPARATE_CAUSES {
         return found;
     }
     let count = found.iter().map(|f| f.cause.count).sum();
@@ -108,9 +108,9 @@ mod tests {
     use super::*;
     use crate::testing::{MS, quiet};
 
-    fn found(k: u64, magnitude: i64) -> Found {
+    fn found(k: u64, magnitude: i64) -> FoundCause {
         let mut found =
-            Found::of(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
+            FoundCause::of(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
         (found.cause.from_s, found.cause.to_s) = (k as f64, k as f64 + 1.0);
         found.cause.packets = [100 * k, 100 * k + 50];
         found.cause.count = k;
@@ -121,7 +121,7 @@ mod tests {
     fn from_six_on_causes_of_one_kind_are_reported_as_one() {
         let of = |n: u64| merge_if_many((1..=n).map(|k| found(k, -(k as i64 % 5) * MS)).collect());
         assert_eq!(of(5).len(), 5);
-        let mut all: Vec<Found> = (1..=6).map(|k| found(k, -(k as i64 % 5) * MS)).collect();
+        let mut all: Vec<FoundCause> = (1..=6).map(|k| found(k, -(k as i64 % 5) * MS)).collect();
         all[2].cause.severity = Severity::Poor;
         let [one] = merge_if_many(all).try_into().ok().unwrap();
         assert_eq!(one.harm, 3.0);
@@ -138,12 +138,12 @@ mod tests {
         let mut case = Case::new(&material);
         case.duration = 50.0;
         let of = |first, last| {
-            let found = Found::of(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
+            let found = FoundCause::of(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
             (found.cause.from_s, found.cause.to_s)
         };
         assert_eq!([of(100, 998), of(100, 999)], [(1.0, 9.98), (1.0, 50.0)]);
         let places = |from, to| {
-            Found::of(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
+            FoundCause::of(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
         };
         assert_eq!(
             [places(100, 200), places(100, 100), places(100, 5000)],

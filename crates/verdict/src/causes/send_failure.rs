@@ -1,12 +1,12 @@
 //! The sending host's system refused packets.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{count, percent};
 use crate::severity::of_missing;
 use jitlat_core::answer::CauseId;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::SendFailure,
     threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel saw them enter the queue of its \
                 interface and never leave it",
@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let refused = case.material.session.unsent.min(case.known.sent);
     let share = refused as f64 / case.known.sent.max(1) as f64;
     if refused == 0 || share < 1e-3 {
@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     let severity = of_missing(share, refused, case.known.sent);
     let runs = &case.refused;
-    let found = Found::of(CauseId::SendFailure, severity, share, 1.0).share(share);
+    let found = FoundCause::of(CauseId::SendFailure, severity, share, 1.0).share(share);
     let (found, when) = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => {
             let found = found.packets(case, first.start, last.start + last.len - 1);
@@ -47,7 +47,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in};
 
     /// Of 10 000 packets of which the system refused `refused`, without these.
-    fn of(refused: u64, gone: &[(u32, u32)]) -> Option<Found> {
+    fn of(refused: u64, gone: &[(u32, u32)]) -> Option<FoundCause> {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let mut test = Test::new(10_000, 10 * MS, &every(10 * MS, 10_000, |k| (!is_gone(k)).then_some(0)));
         test.session.unsent = refused;

@@ -1,12 +1,12 @@
 //! The sending program stood still.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::SenderStall,
     threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
                 before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \
@@ -17,19 +17,19 @@ pub const RULE: Rule = Rule {
 };
 
 /// Shorter stalls are named only where they are many.
-const WORTH: i64 = 50_000_000;
+const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.known.sent.max(1);
     let stalls = &case.late.stalls;
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
     let many = late as f64 >= 0.01 * n as f64;
-    let found = stalls.iter().filter(|s| s.length >= WORTH || many).map(|s| {
+    let found = stalls.iter().filter(|s| s.length >= MIN_SINGLE_STALL_NS || many).map(|s| {
         let packets = (s.to - s.from) as u64;
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // It began when the first of the packets was due.
-        let mut found = Found::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
@@ -54,7 +54,7 @@ mod tests {
     use jitlat_core::answer::Severity;
 
     /// Of a stall of so many of 1000 packets from packet 300 on.
-    fn of(packets: usize, length: i64) -> Option<Found> {
+    fn of(packets: usize, length: i64) -> Option<FoundCause> {
         let stall = Stall { from: 300, to: 300 + packets, length };
         found_in(&quiet(), &RULE, |case| case.late.stalls = vec![stall]).into_iter().next()
     }

@@ -42,7 +42,7 @@ pub enum Statistic {
 
 /// The parameters of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ComparisonSettings {
     /// What is compared.
     pub basis: Basis,
     /// The difference that the verdict is about.
@@ -124,7 +124,7 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum ComparisonOutcome {
     /// B differs from A by more than chance, usual variation and clocks explain.
     Different,
     /// No relevant difference was found.
@@ -138,7 +138,7 @@ pub enum Outcome {
 /// Tests that assume independence, for information; the verdict does not use them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Tests {
+pub struct IndependenceTests {
     /// Mann–Whitney U of A, ties ½.
     pub u: f64,
     /// Its standard score, corrected for ties and continuity.
@@ -183,11 +183,11 @@ pub struct Comparison {
     /// The measurement errors of both together.
     pub floor: f64,
     /// Secondary tests; `None` without packets.
-    pub tests: Option<Tests>,
+    pub tests: Option<IndependenceTests>,
     /// The statistic that decided.
     pub statistic: Statistic,
     /// The verdict.
-    pub outcome: Outcome,
+    pub outcome: ComparisonOutcome,
     /// The reason, as a sentence.
     pub because: String,
 }
@@ -195,7 +195,7 @@ pub struct Comparison {
 impl Comparison {
     /// Whether B is significantly slower than A.
     pub fn is_worse(&self) -> bool {
-        self.outcome == Outcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
+        self.outcome == ComparisonOutcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
     }
 
     /// The difference the verdict is about.

@@ -1,13 +1,13 @@
-//! [`Grid`]: runs in rows and columns: for example a row for each load, a column for each class of traffic. Within a
+//! [`ComparisonGrid`]: runs in rows and columns: for example a row for each load, a column for each class of traffic. Within a
 //! row every column is compared with the first.
 
-use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
+use super::{Basis, Comparison, ComparisonSettings, ComparisonSide, Precondition, Ready, compare_ready};
 use crate::comparison;
 use jitlat_core::answer::Answer;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
 use jitlat_core::metrics::series::Samples;
-use jitlat_core::scalars::{Number, selectors};
+use jitlat_core::scalars::{ExactNumber, selectors};
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Ipdv, Summary};
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct LabelledRun {
 
 /// What runs are grouped by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum RunKey {
     /// The label: the test's name, or its file.
     Label,
     /// The name given when it was measured.
@@ -51,28 +51,28 @@ pub enum Key {
     Period,
 }
 
-impl Key {
+impl RunKey {
     /// The value of this key for `run`; `-` if it has none.
     pub fn of(&self, run: &LabelledRun) -> String {
         let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
-            Key::Label => Some(run.label.clone()),
-            Key::Name => info.name.clone(),
-            Key::Tag(tag) => info.tags.get(tag).cloned(),
-            Key::Dscp => {
+            RunKey::Label => Some(run.label.clone()),
+            RunKey::Name => info.name.clone(),
+            RunKey::Tag(tag) => info.tags.get(tag).cloned(),
+            RunKey::Dscp => {
                 Some(Dscp::new(header.dscp.into()).map_or_else(|| header.dscp.to_string(), |d| d.to_string()))
             }
-            Key::Path => {
+            RunKey::Path => {
                 header.src_ip.as_ref().zip(header.dst_ip.as_ref()).map(|(s, d)| format!("{s} to {d}"))
             }
-            Key::Direction if run.summary.is_round_trip() => Some("round trip".to_owned()),
-            Key::Direction => run.summary.direction().map(|d| match d {
+            RunKey::Direction if run.summary.is_round_trip() => Some("round trip".to_owned()),
+            RunKey::Direction => run.summary.direction().map(|d| match d {
                 Direction::Up => "up".to_owned(),
                 Direction::Down => "down".to_owned(),
             }),
-            Key::Transport => Some(ip_protocol_name(header.proto).into_owned()),
-            Key::Payload => Some(header.pktlen).filter(|l| *l > 0).map(|l| format!("{l} bytes")),
-            Key::Period => Some(header.period).filter(|p| *p > 0).map(jitlat_core::units::eng4),
+            RunKey::Transport => Some(ip_protocol_name(header.proto).into_owned()),
+            RunKey::Payload => Some(header.pktlen).filter(|l| *l > 0).map(|l| format!("{l} bytes")),
+            RunKey::Period => Some(header.period).filter(|p| *p > 0).map(jitlat_core::units::eng4),
         };
         known.unwrap_or_else(|| "-".to_owned())
     }
@@ -80,58 +80,58 @@ impl Key {
     /// The precondition that this key varies on purpose.
     fn varies(&self) -> Option<Precondition> {
         match self {
-            Key::Label => None,
+            RunKey::Label => None,
             // A user who names or tags runs knows their class.
-            Key::Name | Key::Tag(_) | Key::Dscp => Some(Precondition::Dscp),
-            Key::Path => Some(Precondition::Path),
-            Key::Direction => Some(Precondition::Direction),
-            Key::Transport => Some(Precondition::Transport),
-            Key::Payload => Some(Precondition::Payload),
-            Key::Period => Some(Precondition::Period),
+            RunKey::Name | RunKey::Tag(_) | RunKey::Dscp => Some(Precondition::Dscp),
+            RunKey::Path => Some(Precondition::Path),
+            RunKey::Direction => Some(Precondition::Direction),
+            RunKey::Transport => Some(Precondition::Transport),
+            RunKey::Payload => Some(Precondition::Payload),
+            RunKey::Period => Some(Precondition::Period),
         }
     }
 }
 
-/// Not the name of a [`Key`].
+/// Not the name of a [`RunKey`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is nothing to group by: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
 )]
 pub struct NoKey(String);
 
-impl FromStr for Key {
+impl FromStr for RunKey {
     type Err = NoKey;
 
-    fn from_str(text: &str) -> Result<Key, NoKey> {
+    fn from_str(text: &str) -> Result<RunKey, NoKey> {
         Ok(match text {
-            "label" => Key::Label,
-            "name" => Key::Name,
-            "dscp" => Key::Dscp,
-            "path" => Key::Path,
-            "direction" => Key::Direction,
-            "transport" => Key::Transport,
-            "payload" => Key::Payload,
-            "period" => Key::Period,
+            "label" => RunKey::Label,
+            "name" => RunKey::Name,
+            "dscp" => RunKey::Dscp,
+            "path" => RunKey::Path,
+            "direction" => RunKey::Direction,
+            "transport" => RunKey::Transport,
+            "payload" => RunKey::Payload,
+            "period" => RunKey::Period,
             other => match other.strip_prefix("tag:") {
-                Some(tag) if !tag.is_empty() => Key::Tag(tag.to_owned()),
+                Some(tag) if !tag.is_empty() => RunKey::Tag(tag.to_owned()),
                 _ => return Err(NoKey(other.to_owned())),
             },
         })
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for RunKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Key::Label => "label",
-            Key::Name => "name",
-            Key::Tag(tag) => return write!(f, "tag:{tag}"),
-            Key::Dscp => "dscp",
-            Key::Path => "path",
-            Key::Direction => "direction",
-            Key::Transport => "transport",
-            Key::Payload => "payload",
-            Key::Period => "period",
+            RunKey::Label => "label",
+            RunKey::Name => "name",
+            RunKey::Tag(tag) => return write!(f, "tag:{tag}"),
+            RunKey::Dscp => "dscp",
+            RunKey::Path => "path",
+            RunKey::Direction => "direction",
+            RunKey::Transport => "transport",
+            RunKey::Payload => "payload",
+            RunKey::Period => "period",
         })
     }
 }
@@ -176,7 +176,7 @@ pub struct Cell {
     pub answer: Option<Answer>,
     /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
     /// counts. Latency is as above.
-    pub figures: BTreeMap<String, Number>,
+    pub figures: BTreeMap<String, ExactNumber>,
     /// The delays above the minimum, sorted; `None` without packets.
     #[serde(skip)]
     pub pdv_sample: Option<Sample>,
@@ -191,7 +191,7 @@ pub struct Cell {
 /// One row, with its cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Row {
+pub struct ComparisonRow {
     /// The common value of its runs; empty if there is only one row.
     pub name: String,
     /// One per column; `None` if the row has no runs for it.
@@ -203,7 +203,7 @@ pub struct Row {
 /// Runs in rows and columns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Grid {
+pub struct ComparisonGrid {
     /// What was compared.
     pub basis: Basis,
     /// Seed of the bootstrap.
@@ -211,22 +211,22 @@ pub struct Grid {
     /// The columns' names.
     pub columns: Vec<String>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Which column differs, by how much, beyond chance or not; and what is wrong where it is worse.
     pub answer: Answer,
 }
 
-impl Grid {
+impl ComparisonGrid {
     /// Groups `runs` into columns by one key and, if there is a second one, into rows by that, in the order of their
     /// first appearance, but the column `baseline` first. Runs with equal keys are pooled.
     pub fn new(
         runs: &[LabelledRun],
-        columns: &Key,
-        rows: Option<&Key>,
+        columns: &RunKey,
+        rows: Option<&RunKey>,
         baseline: Option<&str>,
-        question: &Question,
-    ) -> Grid {
-        let names = |key: &Key| {
+        question: &ComparisonSettings,
+    ) -> ComparisonGrid {
+        let names = |key: &RunKey| {
             let mut names: Vec<String> = Vec::new();
             for name in runs.iter().map(|r| key.of(r)) {
                 if !names.contains(&name) {
@@ -235,7 +235,7 @@ impl Grid {
             }
             names
         };
-        let question = Question { varied: question.varied.or(columns.varies()), ..*question };
+        let question = ComparisonSettings { varied: question.varied.or(columns.varies()), ..*question };
         let mut column_names = names(columns);
         // Stable: the others keep their order.
         column_names.sort_by_key(|name| baseline != Some(name.as_str()));
@@ -247,15 +247,15 @@ impl Grid {
                     runs.iter().enumerate().filter(here).filter(|(_, r)| columns.of(r) == *column).collect()
                 })
                 .collect();
-            Row {
+            ComparisonRow {
                 comparisons: comparisons(&column_names, &groups, &question),
                 cells: column_names.iter().zip(&groups).map(|(c, g)| Cell::new(c, g)).collect(),
                 name,
             }
         };
         let row_names = rows.map_or_else(|| vec![String::new()], names);
-        let rows: Vec<Row> = row_names.into_iter().map(row).collect();
-        Grid {
+        let rows: Vec<ComparisonRow> = row_names.into_iter().map(row).collect();
+        ComparisonGrid {
             basis: question.basis,
             seed: question.seed,
             answer: comparison::answer(&rows),
@@ -273,13 +273,13 @@ impl Grid {
 fn comparisons(
     columns: &[String],
     groups: &[Vec<(usize, &LabelledRun)>],
-    question: &Question,
+    question: &ComparisonSettings,
 ) -> Vec<Comparison> {
     let side = |(column, group): (&String, &Vec<(usize, &LabelledRun)>)| {
         let of = |(_, run): &(usize, &LabelledRun)| {
-            Side::new(column, &run.summary, &run.samples, question.basis, question.statistic)
+            ComparisonSide::new(column, &run.summary, &run.samples, question.basis, question.statistic)
         };
-        (!group.is_empty()).then(|| Side::pooled(column, group.iter().map(of).collect()))
+        (!group.is_empty()).then(|| ComparisonSide::pooled(column, group.iter().map(of).collect()))
     };
     let mut sides = columns.iter().zip(groups).filter_map(side);
     let Some(first) = sides.next() else { return Vec::new() };
@@ -368,7 +368,7 @@ impl Cell {
     }
 
     /// The figure `key`; `None` if it is undefined.
-    pub fn scalar(&self, key: &str) -> Option<Number> {
+    pub fn scalar(&self, key: &str) -> Option<ExactNumber> {
         self.figures.get(key).copied()
     }
 }
@@ -408,7 +408,7 @@ fn pooled_ipdv(runs: &[&LabelledRun]) -> (Ipdv, Sample) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Outcome, Statistic};
+    use super::super::{ComparisonOutcome, Statistic};
     use super::*;
     use jitlat_core::session::Session;
     use jitlat_core::{Analyzer, PacketRecord, TestSpec, WallTime};
@@ -429,8 +429,8 @@ mod tests {
         LabelledRun { label: format!("{class} {load} {seed}"), source: "x".into(), summary, samples }
     }
 
-    fn tag(name: &str) -> Key {
-        Key::Tag(name.into())
+    fn tag(name: &str) -> RunKey {
+        RunKey::Tag(name.into())
     }
 
     #[test]
@@ -441,14 +441,29 @@ mod tests {
             run("EF", "busy", 3, 0),
             run("BE", "busy", 4, 5_000),
         ];
-        let grid = Grid::new(&runs, &tag("class"), Some(&tag("load")), None, &Question::default());
+        let grid = ComparisonGrid::new(
+            &runs,
+            &tag("class"),
+            Some(&tag("load")),
+            None,
+            &ComparisonSettings::default(),
+        );
         assert_eq!(grid.columns, ["EF", "BE"]);
         let outcomes: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
-        assert_eq!(outcomes, [("idle", "BE", Outcome::Same), ("busy", "BE", Outcome::Different)]);
+        assert_eq!(
+            outcomes,
+            [("idle", "BE", ComparisonOutcome::Same), ("busy", "BE", ComparisonOutcome::Different)]
+        );
         let busy = grid.rows[1].cells[1].as_ref().unwrap();
         assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].summary.ipdv));
         assert_eq!(busy.pdv.as_ref().unwrap().percentiles, runs[3].summary.pdv.percentiles);
-        let turned = Grid::new(&runs, &tag("class"), Some(&tag("load")), Some("BE"), &Question::default());
+        let turned = ComparisonGrid::new(
+            &runs,
+            &tag("class"),
+            Some(&tag("load")),
+            Some("BE"),
+            &ComparisonSettings::default(),
+        );
         assert!(turned.comparisons().all(|(_, c)| c.a == "BE"));
     }
 
@@ -456,20 +471,20 @@ mod tests {
     fn runs_of_a_group_are_taken_together() {
         let runs: Vec<LabelledRun> =
             (0..6).map(|k| run(if k < 3 { "a" } else { "b" }, "-", k, (k / 3) * 4_000)).collect();
-        let grid = Grid::new(&runs, &tag("class"), None, None, &Question::default());
+        let grid = ComparisonGrid::new(&runs, &tag("class"), None, None, &ComparisonSettings::default());
         let [a, b] = &grid.rows[0].cells[..] else { panic!("two columns") };
         let (a, b) = (a.as_ref().unwrap(), b.as_ref().unwrap());
         assert_eq!((a.sent, a.members.clone(), b.members.clone()), (1200, vec![0, 1, 2], vec![3, 4, 5]));
         assert_eq!((a.ipdv.as_ref().unwrap().n, a.pdv.as_ref().unwrap().n), (3 * 399, 1200));
-        assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
+        assert_eq!(grid.rows[0].comparisons[0].outcome, ComparisonOutcome::Different);
 
         // Without the packets counts are added, and percentiles are not invented.
         let summaries: Vec<LabelledRun> =
             runs.into_iter().map(|r| LabelledRun { samples: Samples::default(), ..r }).collect();
-        let grid = Grid::new(&summaries, &tag("class"), None, None, &Question::default());
+        let grid = ComparisonGrid::new(&summaries, &tag("class"), None, None, &ComparisonSettings::default());
         let a = grid.rows[0].cells[0].as_ref().unwrap();
         assert_eq!((a.sent, &a.pdv, &a.ipdv), (1200, &None, &None));
-        assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Undecided);
+        assert_eq!(grid.rows[0].comparisons[0].outcome, ComparisonOutcome::Undecided);
     }
 
     #[test]
@@ -484,47 +499,52 @@ mod tests {
             at("b", 5, 1_000),
             at("b", 6, 4_000),
         ];
-        let grid = Grid::new(&runs, &tag("class"), None, None, &Question::default());
-        assert_ne!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
+        let grid = ComparisonGrid::new(&runs, &tag("class"), None, None, &ComparisonSettings::default());
+        assert_ne!(grid.rows[0].comparisons[0].outcome, ComparisonOutcome::Different);
     }
 
     #[test]
     fn what_cannot_be_compared_is_refused() {
         let (a, mut b) = (run("a", "-", 1, 0), run("b", "-", 2, 0));
-        let outcome = |b: &LabelledRun, key: &Key| {
-            let grid = Grid::new(&[a.clone(), b.clone()], key, None, None, &Question::default());
+        let outcome = |b: &LabelledRun, key: &RunKey| {
+            let grid =
+                ComparisonGrid::new(&[a.clone(), b.clone()], key, None, None, &ComparisonSettings::default());
             let c = grid.rows[0].comparisons[0].clone();
             (c.outcome, c.unlike.iter().map(|u| u.what).collect::<Vec<_>>())
         };
         b.summary.session.direction = Direction::Down;
-        assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Direction]));
-        assert_eq!(outcome(&b, &Key::Direction).0, Outcome::Same, "asked for");
+        assert_eq!(outcome(&b, &RunKey::Label), (ComparisonOutcome::Refused, vec![Precondition::Direction]));
+        assert_eq!(outcome(&b, &RunKey::Direction).0, ComparisonOutcome::Same, "asked for");
         b.summary.two_way = Some(Box::default());
-        assert_eq!(outcome(&b, &Key::Label), (Outcome::Refused, vec![Precondition::Kind]));
+        assert_eq!(outcome(&b, &RunKey::Label), (ComparisonOutcome::Refused, vec![Precondition::Kind]));
         b = run("b", "-", 2, 0);
         (b.summary.header.period, b.summary.header.pktlen) = (10_000_000, 1200);
         assert_eq!(
-            outcome(&b, &Key::Label),
-            (Outcome::Same, vec![Precondition::Period, Precondition::Payload])
+            outcome(&b, &RunKey::Label),
+            (ComparisonOutcome::Same, vec![Precondition::Period, Precondition::Payload])
         );
         b.samples = a.samples.clone();
-        assert_eq!(outcome(&b, &Key::Label).0, Outcome::Refused, "the same packets");
+        assert_eq!(outcome(&b, &RunKey::Label).0, ComparisonOutcome::Refused, "the same packets");
     }
 
     #[test]
     fn delay_needs_clocks() {
         let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 5_000)];
-        let question = Question { basis: Basis::Delay, statistic: Statistic::Median, ..Question::default() };
-        let decide = |runs: &[LabelledRun]| {
-            Grid::new(runs, &tag("class"), None, None, &question).rows[0].comparisons[0].outcome
+        let question = ComparisonSettings {
+            basis: Basis::Delay,
+            statistic: Statistic::Median,
+            ..ComparisonSettings::default()
         };
-        assert_eq!(decide(&runs), Outcome::Undecided);
+        let decide = |runs: &[LabelledRun]| {
+            ComparisonGrid::new(runs, &tag("class"), None, None, &question).rows[0].comparisons[0].outcome
+        };
+        assert_eq!(decide(&runs), ComparisonOutcome::Undecided);
         for run in &mut runs {
             (run.summary.clock.correction_ns, run.summary.clock.bound_ns) = (Some(4_000_000), Some(100.0));
         }
-        assert_eq!(decide(&runs), Outcome::Different);
+        assert_eq!(decide(&runs), ComparisonOutcome::Different);
         runs[0].summary.clock.bound_ns = Some(1e6);
-        assert_eq!(decide(&runs), Outcome::Undecided, "the change is within the clocks' error");
+        assert_eq!(decide(&runs), ComparisonOutcome::Undecided, "the change is within the clocks' error");
     }
 
     #[test]
@@ -533,13 +553,13 @@ mod tests {
         let (shuffled, mut sorted) = (run("a", "-", 1, 0), run("b", "-", 1, 0));
         sorted.samples.delay.sort_unstable();
         let outcome = |basis| {
-            let question = Question { basis, ..Question::default() };
+            let question = ComparisonSettings { basis, ..ComparisonSettings::default() };
             let runs = [shuffled.clone(), sorted.clone()];
-            Grid::new(&runs, &tag("class"), None, None, &question).rows[0].comparisons[0].clone()
+            ComparisonGrid::new(&runs, &tag("class"), None, None, &question).rows[0].comparisons[0].clone()
         };
         assert_eq!(outcome(Basis::Pdv).median.unwrap().change, 0.0);
         let c = outcome(Basis::Ipdv);
-        assert_eq!((c.outcome, c.n, c.is_worse()), (Outcome::Different, [399, 399], false));
+        assert_eq!((c.outcome, c.n, c.is_worse()), (ComparisonOutcome::Different, [399, 399], false));
         assert!(c.median.unwrap().change < -50.0, "{:?}", c.median);
     }
 
@@ -548,14 +568,14 @@ mod tests {
         for text in
             ["name", "dscp", "path", "direction", "transport", "payload", "period", "label", "tag:load"]
         {
-            assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<RunKey>().unwrap().to_string(), text);
         }
         for bad in ["", "tag:", "tag", "colour"] {
-            assert!(bad.parse::<Key>().is_err(), "{bad}");
+            assert!(bad.parse::<RunKey>().is_err(), "{bad}");
         }
         let run = run("EF", "x", 1, 0);
         assert_eq!(
-            (Key::Dscp.of(&run), tag("load").of(&run), Key::Name.of(&run)),
+            (RunKey::Dscp.of(&run), tag("load").of(&run), RunKey::Name.of(&run)),
             ("0".into(), "x".into(), "-".into())
         );
     }

@@ -6,51 +6,55 @@
 //! itself.
 
 pub(crate) mod comparison;
+mod condition;
 mod grid;
 mod pairs;
 mod side;
 
 pub use comparison::{
-    Basis, Comparison, Difference, Effect, Outcome, Precondition, Question, Statistic, Tests, Unlike,
+    Basis, Comparison, ComparisonOutcome, ComparisonSettings, Difference, Effect, IndependenceTests,
+    Precondition, Statistic, Unlike,
 };
-pub use grid::{Cell, Grid, Key, LabelledRun, Row};
-use jitlat_core::comparable::{self, Spread};
-pub use side::Side;
+pub use condition::{ChangeLimit, FailCondition};
+pub use grid::{Cell, ComparisonGrid, ComparisonRow, LabelledRun, RunKey};
+use jitlat_core::comparable::{self, ResampledSpread};
+pub use side::ComparisonSide;
 
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::stat::wilson95;
-use pairs::{Pairs, hodges_lehmann};
+use pairs::{OrderedPairs, hodges_lehmann};
 
 /// Compares `b` with `a`.
-pub fn compare(a: &Side, b: &Side, question: &Question) -> Comparison {
+pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSettings) -> Comparison {
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
 /// A side with what is computed of it once, for any number of comparisons.
 struct Ready<'a> {
-    side: &'a Side,
+    side: &'a ComparisonSide,
     all: Sample,
-    spread: Option<Spread>,
+    spread: Option<ResampledSpread>,
 }
 
 impl Ready<'_> {
-    fn new(side: &Side, seed: u64) -> Ready<'_> {
+    fn new(side: &ComparisonSide, seed: u64) -> Ready<'_> {
         let all = Sample::new(side.values.iter().copied());
         Ready { side, spread: side.spread(&all, seed), all }
     }
 }
 
-fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) -> Comparison {
-    let Question { basis, statistic, seed, .. } = *question;
+fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &ComparisonSettings) -> Comparison {
+    let ComparisonSettings { basis, statistic, seed, .. } = *question;
     let (Ready { side: a, all: sa, spread: of_a }, Ready { side: b, all: sb, spread: of_b }) =
         (ready_a, ready_b);
     let difference =
         |x: Option<f64>, y: Option<f64>, ci95: Option<[f64; 2]>| Some(Difference { change: y? - x?, ci95 });
-    let median = |side: &Side, sample: &Sample| sample.median().or(side.median);
-    let p99 = |side: &Side, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
+    let median = |side: &ComparisonSide, sample: &Sample| sample.median().or(side.median);
+    let p99 =
+        |side: &ComparisonSide, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
     let apart = b.least() as f64 - a.least() as f64;
-    let interval = |of: fn(&Spread) -> &[f64]| {
+    let interval = |of: fn(&ResampledSpread) -> &[f64]| {
         Some(comparable::interval(of(of_a.as_ref()?), of(of_b.as_ref()?))?.map(|limit| limit + apart))
     };
     let pairs = AllPairs::of((a, sa), (b, sb), seed);
@@ -70,7 +74,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) 
         floor: a.floor + b.floor,
         tests: pairs.and_then(|p| p.tests),
         statistic,
-        outcome: Outcome::Undecided,
+        outcome: ComparisonOutcome::Undecided,
         because: String::new(),
     };
     (result.outcome, result.because) = crate::comparison::decide(&result);
@@ -83,14 +87,18 @@ struct AllPairs {
     delta: f64,
     delta_error: f64,
     shift: f64,
-    tests: Option<Tests>,
+    tests: Option<IndependenceTests>,
 }
 
 impl AllPairs {
     /// From the packets if both sides have them, otherwise from what is known of both distributions.
-    fn of((a, sa): (&Side, &Sample), (b, sb): (&Side, &Sample), seed: u64) -> Option<AllPairs> {
+    fn of(
+        (a, sa): (&ComparisonSide, &Sample),
+        (b, sb): (&ComparisonSide, &Sample),
+        seed: u64,
+    ) -> Option<AllPairs> {
         if !sa.is_empty() && !sb.is_empty() {
-            let pairs = Pairs::count(sa, sb);
+            let pairs = OrderedPairs::count(sa, sb);
             return Some(AllPairs {
                 // Pairs count A over B; the change reported is B's, so the sign changes.
                 delta: -pairs.delta(),
@@ -102,7 +110,8 @@ impl AllPairs {
         let above = |bound| moved(bound, b.least().saturating_sub(a.least()));
         let [a_low, a_high] = a.known(sa, seed)?.bounds();
         let [b_low, b_high] = b.known(sb, seed)?.bounds().map(above);
-        let (low, high) = (-Pairs::count(&a_high, &b_low).delta(), -Pairs::count(&a_low, &b_high).delta());
+        let (low, high) =
+            (-OrderedPairs::count(&a_high, &b_low).delta(), -OrderedPairs::count(&a_low, &b_high).delta());
         let shift = (hodges_lehmann(&b_low, &a_high) + hodges_lehmann(&b_high, &a_low)) / 2.0;
         Some(AllPairs { delta: (low + high) / 2.0, delta_error: (high - low) / 2.0, shift, tests: None })
     }
@@ -114,8 +123,8 @@ fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
 }
 
 /// Newcombe's interval of a difference of ratios, from an interval of each.
-fn loss(a: &Side, b: &Side) -> Option<Difference> {
-    let ratio = |side: &Side| {
+fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
+    let ratio = |side: &ComparisonSide| {
         let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
         let [low, high] = side.loss_interval.or_else(|| wilson95(lost, sent))?;
         let ratio = lost as f64 / sent as f64;
@@ -143,16 +152,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn side(label: &str, values: Vec<i64>) -> Side {
-        Side { label: label.into(), values, ..Side::default() }
+    fn side(label: &str, values: Vec<i64>) -> ComparisonSide {
+        ComparisonSide { label: label.into(), values, ..ComparisonSide::default() }
     }
 
     fn of(a: Vec<i64>, b: Vec<i64>) -> Comparison {
         compare(&side("a", a), &side("b", b), &asked(Basis::Pdv, Statistic::Median))
     }
 
-    fn asked(basis: Basis, statistic: Statistic) -> Question {
-        Question { basis, statistic, varied: None, seed: 1 }
+    fn asked(basis: Basis, statistic: Statistic) -> ComparisonSettings {
+        ComparisonSettings { basis, statistic, varied: None, seed: 1 }
     }
 
     #[test]
@@ -163,7 +172,7 @@ mod tests {
         assert_eq!((t.u, c.shift, c.median.unwrap().change), (17.0, Some(3.0), 2.0));
         assert!((t.z - 1.793_399).abs() < 1e-6 && (t.p - 0.072_909).abs() < 1e-6);
         assert!((c.cliffs_delta.unwrap() - 0.527_778).abs() < 1e-6);
-        assert_eq!((c.effect, c.outcome), (Some(Effect::Large), Outcome::Undecided));
+        assert_eq!((c.effect, c.outcome), (Some(Effect::Large), ComparisonOutcome::Undecided));
         assert!((t.ks - 0.416_667).abs() < 1e-6 && (t.ks_p - 0.352_967).abs() < 1e-6);
         let swapped = of(vec![10, 12, 13, 13, 15, 18, 25, 40], vec![9, 10, 10, 11, 12, 12, 13, 14, 16]);
         assert_eq!((swapped.tests.unwrap().u, swapped.shift), (55.0, Some(-3.0)));
@@ -181,25 +190,27 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, Outcome::Same);
-        assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, Outcome::Different);
+        assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, ComparisonOutcome::Same);
+        assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, ComparisonOutcome::Different);
         // Certain, but of no consequence.
         let slight = of(noise(1, 0), noise(1, 60_000));
-        assert_eq!((slight.outcome, slight.effect), (Outcome::Same, Some(Effect::Negligible)));
+        assert_eq!((slight.outcome, slight.effect), (ComparisonOutcome::Same, Some(Effect::Negligible)));
         // Beyond chance, but not beyond the clocks.
         let mut late = side("b", noise(2, 700_000));
         late.floor = 1e6;
         let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));
-        assert_eq!(c.outcome, Outcome::Undecided);
-        let summary_only = Side { median: Some(5.0), ..Side::default() };
+        assert_eq!(c.outcome, ComparisonOutcome::Undecided);
+        let summary_only = ComparisonSide { median: Some(5.0), ..ComparisonSide::default() };
         let c = compare(&summary_only, &summary_only, &asked(Basis::Pdv, Statistic::P99));
-        assert_eq!((c.outcome, c.median.unwrap().change), (Outcome::Undecided, 0.0));
+        assert_eq!((c.outcome, c.median.unwrap().change), (ComparisonOutcome::Undecided, 0.0));
     }
 
     #[test]
     fn loss_and_preconditions() {
-        let a = Side { loss: Some((0, 1000)), period: Some(20_000_000), ..Side::default() };
-        let b = Side { loss: Some((60, 1000)), period: Some(10_000_000), ..Side::default() };
+        let a =
+            ComparisonSide { loss: Some((0, 1000)), period: Some(20_000_000), ..ComparisonSide::default() };
+        let b =
+            ComparisonSide { loss: Some((60, 1000)), period: Some(10_000_000), ..ComparisonSide::default() };
         let c = compare(&a, &b, &asked(Basis::Pdv, Statistic::Median));
         let loss = c.loss.unwrap();
         assert_eq!((loss.change, loss.ci95.unwrap()[0] > 0.04), (0.06, true));
@@ -210,7 +221,7 @@ mod tests {
     #[test]
     fn long_runs_are_judged_by_batches() {
         let long = |shift| (0..300).flat_map(|k| noise(k, shift)).collect::<Vec<_>>();
-        assert_eq!(of(long(0), long(700_000)).outcome, Outcome::Different);
+        assert_eq!(of(long(0), long(700_000)).outcome, ComparisonOutcome::Different);
     }
 
     proptest! {

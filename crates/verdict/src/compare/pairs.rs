@@ -1,11 +1,11 @@
 //! Comparison of each value of one run with each of another.
 
-use super::comparison::Tests;
+use super::comparison::IndependenceTests;
 use jitlat_core::comparable::Weighted;
 use jitlat_core::distribution::sample::Sample;
 
 /// Values in ascending order, each with a number of packets.
-pub(super) trait Ascending {
+pub(super) trait AscendingValues {
     /// The k-th entry and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
     /// Entries.
@@ -14,7 +14,7 @@ pub(super) trait Ascending {
     fn packets(&self) -> u64;
 }
 
-impl Ascending for Sample {
+impl AscendingValues for Sample {
     #[inline]
     fn entry(&self, k: usize) -> Option<(i64, u64)> {
         self.at(k).map(|x| (x, 1))
@@ -29,7 +29,7 @@ impl Ascending for Sample {
     }
 }
 
-impl Ascending for Weighted {
+impl AscendingValues for Weighted {
     fn entry(&self, k: usize) -> Option<(i64, u64)> {
         self.get(k).copied()
     }
@@ -45,7 +45,7 @@ impl Ascending for Weighted {
 
 /// Pairs (a, b) by order, and the distance of the two empirical distributions. O(n + m) on sorted samples.
 #[derive(Clone, Copy)]
-pub(super) struct Pairs {
+pub(super) struct OrderedPairs {
     greater: u128,
     less: u128,
     total: u128,
@@ -54,12 +54,12 @@ pub(super) struct Pairs {
     distance: f64,
 }
 
-impl Pairs {
+impl OrderedPairs {
     /// One pass over both.
-    pub fn count(a: &impl Ascending, b: &impl Ascending) -> Pairs {
+    pub fn count(a: &impl AscendingValues, b: &impl AscendingValues) -> OrderedPairs {
         let (n, m) = (a.packets(), b.packets());
         let total = u128::from(n) * u128::from(m);
-        let mut found = Pairs { greater: 0, less: 0, total, ties: 0.0, distance: 0.0 };
+        let mut found = OrderedPairs { greater: 0, less: 0, total, ties: 0.0, distance: 0.0 };
         let (mut i, mut j) = (0, 0);
         // Packets of each up to here.
         let (mut of_a, mut of_b) = (0u64, 0u64);
@@ -93,7 +93,7 @@ impl Pairs {
     }
 
     /// Mann–Whitney and Kolmogorov–Smirnov.
-    pub fn tests(&self, a: &Sample, b: &Sample) -> Tests {
+    pub fn tests(&self, a: &Sample, b: &Sample) -> IndependenceTests {
         let (n, m) = (a.len() as f64, b.len() as f64);
         let equal = self.total - self.greater - self.less;
         let u = self.greater as f64 + equal as f64 / 2.0;
@@ -102,7 +102,7 @@ impl Pairs {
         let z = if variance > 0.0 { ((u - n * m / 2.0).abs() - 0.5) / variance.sqrt() } else { 0.0 };
         let effective = n * m / all;
         let lambda = (effective.sqrt() + 0.12 + 0.11 / effective.sqrt()) * self.distance;
-        Tests {
+        IndependenceTests {
             u,
             z,
             p: libm::erfc(z.max(0.0) * core::f64::consts::FRAC_1_SQRT_2).min(1.0),
@@ -124,7 +124,7 @@ fn kolmogorov(lambda: f64) -> f64 {
 
 /// The median of all x − y, by bisection on its value with a count in O(n + m) each: exact, without computing the n·m
 /// differences.
-pub(super) fn hodges_lehmann(x: &impl Ascending, y: &impl Ascending) -> f64 {
+pub(super) fn hodges_lehmann(x: &impl AscendingValues, y: &impl AscendingValues) -> f64 {
     let total = u128::from(x.packets()) * u128::from(y.packets());
     let value = |of: Option<(i64, u64)>| i128::from(of.map_or(0, |e| e.0));
     let (x_last, y_last) = (x.entries().saturating_sub(1), y.entries().saturating_sub(1));
@@ -141,7 +141,7 @@ pub(super) fn hodges_lehmann(x: &impl Ascending, y: &impl Ascending) -> f64 {
 }
 
 /// How many pairs have x − y ≤ `limit`: for x ascending, the first y that is large enough only moves up.
-fn at_most(x: &impl Ascending, y: &impl Ascending, limit: i128) -> u128 {
+fn at_most(x: &impl AscendingValues, y: &impl AscendingValues, limit: i128) -> u128 {
     let (mut count, mut first) = (0u128, 0);
     let mut rest = y.packets();
     for (value, k) in (0..x.entries()).filter_map(|i| x.entry(i)) {

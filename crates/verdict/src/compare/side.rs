@@ -1,8 +1,8 @@
-//! [`Side`]: one side of a comparison, a run or several runs of the same kind.
+//! [`ComparisonSide`]: one side of a comparison, a run or several runs of the same kind.
 
 use super::comparison::{Basis, Precondition, Statistic, Unlike};
 use jitlat_core::comparable::Comparable;
-use jitlat_core::comparable::Spread;
+use jitlat_core::comparable::ResampledSpread;
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
@@ -14,7 +14,7 @@ use jitlat_core::units::eng4;
 /// One side of a comparison, as far as it is known. Fields are public so that measurements of other tools can be
 /// compared, too.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Side {
+pub struct ComparisonSide {
     /// Its name.
     pub label: String,
     /// Whether its delays are round trips; `None` if unknown.
@@ -51,7 +51,7 @@ pub struct Side {
     pub floor: f64,
 }
 
-impl Side {
+impl ComparisonSide {
     /// From the run of `summary`, whose accepted packets are `samples` (empty if unknown).
     pub fn new(
         label: &str,
@@ -59,9 +59,9 @@ impl Side {
         samples: &Samples,
         basis: Basis,
         statistic: Statistic,
-    ) -> Side {
+    ) -> ComparisonSide {
         let header = &summary.header;
-        let described = Side {
+        let described = ComparisonSide {
             label: label.to_owned(),
             round_trip: Some(summary.is_round_trip()),
             period: Some(header.period).filter(|p| *p > 0),
@@ -72,7 +72,7 @@ impl Side {
             path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
             loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
             loss_interval: summary.loss.wilson95_correlated,
-            ..Side::default()
+            ..ComparisonSide::default()
         };
         let noise = |percent: u32| {
             let floor = summary.noise.as_ref().and_then(|n| n.floor.pdv(Percent(percent)));
@@ -92,15 +92,15 @@ impl Side {
                 // twice as often as PDV does: its percentile is at most the PDV's nearer to the end.
                 let percent = if statistic == Statistic::Median { 90_000 } else { 99_900 };
                 let values = ipdv::steps(samples).into_iter().map(i64::saturating_abs).collect();
-                Side { values, floor: noise(percent), ..described }
+                ComparisonSide { values, floor: noise(percent), ..described }
             }
         }
     }
 
     /// The same with the delays of `samples` less `base`, and the measurement error of these.
-    fn with_delays(self, summary: &Summary, samples: &Samples, base: i64, floor: f64) -> Side {
+    fn with_delays(self, summary: &Summary, samples: &Samples, base: i64, floor: f64) -> ComparisonSide {
         let less = |x: f64| x - base as f64;
-        Side {
+        ComparisonSide {
             values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
             comparable: summary.comparable.clone().filter(|_| samples.is_empty()),
             least: summary.latency.min.map_or(0, |min| min.saturating_sub(base)),
@@ -112,9 +112,11 @@ impl Side {
     }
 
     /// Several runs of the same kind as one side. What they do not have in common is unknown for the whole.
-    pub fn pooled(label: &str, sides: Vec<Side>) -> Side {
+    pub fn pooled(label: &str, sides: Vec<ComparisonSide>) -> ComparisonSide {
         let mut sides = sides.into_iter();
-        let Some(mut all) = sides.next() else { return Side { label: label.to_owned(), ..Side::default() } };
+        let Some(mut all) = sides.next() else {
+            return ComparisonSide { label: label.to_owned(), ..ComparisonSide::default() };
+        };
         all.label = label.to_owned();
         for next in sides {
             if all.runs.is_empty() {
@@ -154,15 +156,15 @@ impl Side {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// The uncertainty of median and 99th percentile, above [`Side::least`]; `all` are the sorted values.
-    pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<Spread> {
+    /// The uncertainty of median and 99th percentile, above [`ComparisonSide::least`]; `all` are the sorted values.
+    pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();
         }
         let least = self.least();
         let above: Vec<Vec<i64>> =
             self.runs().iter().map(|r| r.iter().map(|x| x.saturating_sub(least)).collect()).collect();
-        Spread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
+        ResampledSpread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
     }
 
     /// What is known of the distribution without the packets; of one run only.
@@ -206,16 +208,16 @@ fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
 }
 
 /// Whether both are one run: the same delays in the same order, as far as is known.
-fn is_the_same(a: &Side, b: &Side) -> bool {
+fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;
     }
-    let known = |side: &Side| side.known(&Sample::new(side.values.iter().copied()), 1);
+    let known = |side: &ComparisonSide| side.known(&Sample::new(side.values.iter().copied()), 1);
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 
 /// The preconditions that `a` and `b` do not meet, except the one that differs on purpose.
-pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Unlike> {
+pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)
     }

@@ -1,8 +1,8 @@
 //! The answer of a comparison: which differs, by how much, beyond chance or not, from which on; and what is wrong where
 //! it is worse.
 
-use crate::compare::comparison::{Comparison, Difference, Outcome, Statistic};
-use crate::compare::{Cell, Row};
+use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference, Statistic};
+use crate::compare::{Cell, ComparisonRow};
 use crate::numbers::{count, percent, time};
 use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// How one side differs from the other, with its losses, which the outcome leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum SideChange {
     /// More jitter (or delay), or more loss.
     Worse,
     /// Less of one and more of the other.
@@ -25,47 +25,47 @@ pub enum Change {
     Refused,
 }
 
-impl Change {
+impl SideChange {
     /// What `c` found.
-    pub fn of(c: &Comparison) -> Change {
+    pub fn of(c: &Comparison) -> SideChange {
         let loss = lost_more(c).map_or(0.0, |d| d.change);
         match (c.outcome, c.is_worse()) {
-            (Outcome::Refused, _) => Change::Refused,
-            (Outcome::Different, true) if loss < 0.0 => Change::Mixed,
-            (Outcome::Different, false) if loss > 0.0 => Change::Mixed,
-            (Outcome::Different, worse) => {
+            (ComparisonOutcome::Refused, _) => SideChange::Refused,
+            (ComparisonOutcome::Different, true) if loss < 0.0 => SideChange::Mixed,
+            (ComparisonOutcome::Different, false) if loss > 0.0 => SideChange::Mixed,
+            (ComparisonOutcome::Different, worse) => {
                 if worse {
-                    Change::Worse
+                    SideChange::Worse
                 } else {
-                    Change::Better
+                    SideChange::Better
                 }
             }
-            _ if loss > 0.0 => Change::Worse,
-            _ if loss < 0.0 => Change::Better,
-            (Outcome::Same, _) => Change::Same,
-            (Outcome::Undecided, _) => Change::Undecided,
+            _ if loss > 0.0 => SideChange::Worse,
+            _ if loss < 0.0 => SideChange::Better,
+            (ComparisonOutcome::Same, _) => SideChange::Same,
+            (ComparisonOutcome::Undecided, _) => SideChange::Undecided,
         }
     }
 
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Change::Worse => "worse",
-            Change::Better => "better",
-            Change::Mixed => "mixed",
-            Change::Same => "same",
-            Change::Undecided => "undecided",
-            Change::Refused => "refused",
+            SideChange::Worse => "worse",
+            SideChange::Better => "better",
+            SideChange::Mixed => "mixed",
+            SideChange::Same => "same",
+            SideChange::Undecided => "undecided",
+            SideChange::Refused => "refused",
         }
     }
 
     /// How it looks.
     pub fn level(self) -> Level {
         match self {
-            Change::Worse => Level::Poor,
-            Change::Better | Change::Same => Level::Good,
-            Change::Mixed | Change::Undecided => Level::Note,
-            Change::Refused => Level::Bad,
+            SideChange::Worse => Level::Poor,
+            SideChange::Better | SideChange::Same => Level::Good,
+            SideChange::Mixed | SideChange::Undecided => Level::Note,
+            SideChange::Refused => Level::Bad,
         }
     }
 }
@@ -77,15 +77,16 @@ fn lost_more(c: &Comparison) -> Option<Difference> {
 }
 
 /// How the answer as a whole looks: as its worst comparison.
-pub fn level(rows: &[Row]) -> Level {
-    let changes: Vec<Change> = rows.iter().flat_map(|row| &row.comparisons).map(Change::of).collect();
-    let first = [Change::Worse, Change::Mixed, Change::Undecided, Change::Better, Change::Same];
-    first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, Change::level)
+pub fn level(rows: &[ComparisonRow]) -> Level {
+    let changes: Vec<SideChange> = rows.iter().flat_map(|row| &row.comparisons).map(SideChange::of).collect();
+    let first =
+        [SideChange::Worse, SideChange::Mixed, SideChange::Undecided, SideChange::Better, SideChange::Same];
+    first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
 /// The answer of the comparisons of `rows`: its severity, buffer and uses are the worst of the columns that are compared
 /// with the first.
-pub fn answer(rows: &[Row]) -> Answer {
+pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);
     let answers: Vec<&Answer> = compared().filter_map(|(_, cell)| cell.answer.as_ref()).collect();
     let buffer = answers.iter().map(|a| a.buffer_ns).collect::<Option<Vec<i64>>>();
@@ -110,16 +111,17 @@ pub fn answer(rows: &[Row]) -> Answer {
 }
 
 /// The columns that are compared with the first one that has runs.
-fn compared_cells(row: &Row) -> impl Iterator<Item = (&Comparison, &Cell)> {
+fn compared_cells(row: &ComparisonRow) -> impl Iterator<Item = (&Comparison, &Cell)> {
     row.comparisons
         .iter()
         .filter_map(|c| Some((c, row.cells.iter().flatten().find(|cell| cell.column == c.b)?)))
 }
 
 /// What is wrong where it is worse, and was not before: the column, and the cause.
-pub fn new_causes(row: &Row) -> Vec<(&str, &Cause)> {
+pub fn new_causes(row: &ComparisonRow) -> Vec<(&str, &Cause)> {
     let before = row.cells.iter().flatten().next().and_then(|cell| cell.answer.as_ref());
-    let worse = compared_cells(row).filter(|(c, _)| matches!(Change::of(c), Change::Worse | Change::Mixed));
+    let worse = compared_cells(row)
+        .filter(|(c, _)| matches!(SideChange::of(c), SideChange::Worse | SideChange::Mixed));
     let mut found = Vec::new();
     for (_, cell) in worse {
         let causes = cell.answer.iter().flat_map(|a| &a.causes);
@@ -131,8 +133,8 @@ pub fn new_causes(row: &Row) -> Vec<(&str, &Cause)> {
     found
 }
 
-fn headline(rows: &[Row]) -> String {
-    let all: Vec<(&Row, &Comparison)> =
+fn headline(rows: &[ComparisonRow]) -> String {
+    let all: Vec<(&ComparisonRow, &Comparison)> =
         rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))).collect();
     match &all[..] {
         [] => "Nothing was compared.".to_owned(),
@@ -157,12 +159,12 @@ fn differences(c: &Comparison) -> Vec<String> {
         [low.min(high), low.max(high)]
     };
     let mut all = Vec::new();
-    if let Some(d) = c.chosen().filter(|_| c.outcome == Outcome::Different) {
+    if let Some(d) = c.chosen().filter(|_| c.outcome == ComparisonOutcome::Different) {
         let ci = d.ci95.map(size).map(|[low, high]| format!(" ({} to {})", time(low), time(high)));
         let ci = ci.unwrap_or_default();
         all.push(format!("{} {} {}{ci}", time(d.change.abs()), word(d.change), at(c)));
     }
-    if let Some(d) = lost_more(c).filter(|_| c.outcome != Outcome::Refused) {
+    if let Some(d) = lost_more(c).filter(|_| c.outcome != ComparisonOutcome::Refused) {
         all.push(format!("{} {} loss", percent(d.change.abs()), word(d.change)));
     }
     all
@@ -170,26 +172,26 @@ fn differences(c: &Comparison) -> Vec<String> {
 
 fn sentence(c: &Comparison) -> String {
     let different = differences(c);
-    let name = match Change::of(c) {
-        Change::Worse => "Worse",
-        Change::Better => "Better",
-        Change::Mixed => "Mixed",
-        Change::Same => return format!("Same: no difference in {}: {}.", at(c), c.because),
-        Change::Undecided => {
+    let name = match SideChange::of(c) {
+        SideChange::Worse => "Worse",
+        SideChange::Better => "Better",
+        SideChange::Mixed => "Mixed",
+        SideChange::Same => return format!("Same: no difference in {}: {}.", at(c), c.because),
+        SideChange::Undecided => {
             return format!("Undecided: whether {} differs is not clear: {}.", at(c), c.because);
         }
-        Change::Refused => return format!("Not compared: {}.", c.because),
+        SideChange::Refused => return format!("Not compared: {}.", c.because),
     };
     format!("{name}: {} has {} than {}, beyond chance.", c.b, different.join(" and "), c.a)
 }
 
-fn of_several(all: &[(&Row, &Comparison)], in_order: bool) -> String {
-    let with = |change: Change| -> Vec<&(&Row, &Comparison)> {
-        all.iter().filter(|(_, c)| Change::of(c) == change).collect()
+fn of_several(all: &[(&ComparisonRow, &Comparison)], in_order: bool) -> String {
+    let with = |change: SideChange| -> Vec<&(&ComparisonRow, &Comparison)> {
+        all.iter().filter(|(_, c)| SideChange::of(c) == change).collect()
     };
-    let names = [Change::Worse, Change::Better, Change::Mixed].map(with);
+    let names = [SideChange::Worse, SideChange::Better, SideChange::Mixed].map(with);
     let Some(most) = names.iter().find(|of| !of.is_empty()) else {
-        let undecided = with(Change::Undecided).len() + with(Change::Refused).len();
+        let undecided = with(SideChange::Undecided).len() + with(SideChange::Refused).len();
         let c = all[0].1;
         return match undecided {
             0 => format!("Same: none of {} differs from {} in {} beyond chance.", all.len(), c.a, at(c)),
@@ -204,14 +206,14 @@ fn of_several(all: &[(&Row, &Comparison)], in_order: bool) -> String {
     let Some((row, c)) = most.iter().max_by(|a, b| size(a.1).total_cmp(&size(b.1))) else {
         return String::new();
     };
-    let change = Change::of(c);
+    let change = SideChange::of(c);
     let which = if row.name.is_empty() { c.b.clone() } else { format!("{} of {}", c.b, row.name) };
     let head = ["Worse", "Better", "Mixed"][names.iter().position(|of| !of.is_empty()).unwrap_or(0)];
     let mut text = format!("{head}: {} of {}", most.len(), count(all.len() as u64, "comparison"));
     text += &format!(", most {which} with {} than {}", differences(c).join(" and "), c.a);
     // In the order given: from which on.
-    let first = all.iter().position(|(_, c)| Change::of(c) == change).unwrap_or(0);
-    if in_order && first > 0 && all[first..].iter().all(|(_, c)| Change::of(c) == change) {
+    let first = all.iter().position(|(_, c)| SideChange::of(c) == change).unwrap_or(0);
+    if in_order && first > 0 && all[first..].iter().all(|(_, c)| SideChange::of(c) == change) {
         text += &format!("; since {}", all[first].1.b);
     }
     for (of, name) in names[1..].iter().zip(["better", "mixed"]) {
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
     use crate::compare::comparison::Basis;
 
-    fn compared(b: &str, outcome: Outcome, change: f64, loss: f64) -> Comparison {
+    fn compared(b: &str, outcome: ComparisonOutcome, change: f64, loss: f64) -> Comparison {
         let around =
             |change: f64, by: f64| Some(Difference { change, ci95: Some([change - by, change + by]) });
         Comparison {
@@ -251,8 +253,8 @@ mod tests {
         }
     }
 
-    fn row(comparisons: Vec<Comparison>) -> Row {
-        Row { name: String::new(), cells: Vec::new(), comparisons }
+    fn row(comparisons: Vec<Comparison>) -> ComparisonRow {
+        ComparisonRow { name: String::new(), cells: Vec::new(), comparisons }
     }
 
     fn said(comparisons: Vec<Comparison>) -> String {
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_comparison_is_one_sentence() {
-        use Outcome::{Different, Refused, Same, Undecided};
+        use ComparisonOutcome::{Different, Refused, Same, Undecided};
         let of = |outcome, change, loss| said(vec![compared("b", outcome, change, loss)]);
         assert_eq!(
             of(Different, 97e6, 0.0),
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn several_say_how_many_and_since_when() {
-        use Outcome::{Different, Same, Undecided};
+        use ComparisonOutcome::{Different, Same, Undecided};
         let of =
             |b: &str, change: f64| compared(b, if change == 0.0 { Same } else { Different }, change, 0.0);
         let worse = vec![of("b", 0.0), of("c", 20e6), of("d", 40e6)];

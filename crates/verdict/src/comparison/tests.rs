@@ -19,12 +19,12 @@ fn slower() -> Comparison {
         floor: 0.0,
         tests: None,
         statistic: Statistic::Median,
-        outcome: Outcome::Different,
+        outcome: ComparisonOutcome::Different,
         because: "the reason".into(),
     }
 }
 
-fn decided(change: impl FnOnce(&mut Comparison)) -> (Outcome, String) {
+fn decided(change: impl FnOnce(&mut Comparison)) -> (ComparisonOutcome, String) {
     let mut comparison = slower();
     change(&mut comparison);
     decide(&comparison)
@@ -35,10 +35,10 @@ fn an_interval_that_reaches_0_is_no_difference() {
     let of = |low, high| {
         decided(|c| c.median = Some(Difference { change: (low + high) / 2.0, ci95: Some([low, high]) })).0
     };
-    assert_eq!(of(0.0, 2.0), Outcome::Same);
-    assert_eq!(of(-2.0, 0.0), Outcome::Same);
-    assert_eq!(of(1.0, 2.0), Outcome::Different);
-    assert_eq!(of(-2.0, -1.0), Outcome::Different);
+    assert_eq!(of(0.0, 2.0), ComparisonOutcome::Same);
+    assert_eq!(of(-2.0, 0.0), ComparisonOutcome::Same);
+    assert_eq!(of(1.0, 2.0), ComparisonOutcome::Different);
+    assert_eq!(of(-2.0, -1.0), ComparisonOutcome::Different);
 }
 
 #[test]
@@ -49,22 +49,22 @@ fn an_effect_counts_from_a_delta_of_0_147_on() {
         });
         (outcome, because.contains("negligible"))
     };
-    assert_eq!(of(0.146, 0.0), (Outcome::Same, true));
-    assert_eq!(of(0.147, 0.0), (Outcome::Different, false));
-    assert_eq!(of(-0.147, 0.0), (Outcome::Different, false));
+    assert_eq!(of(0.146, 0.0), (ComparisonOutcome::Same, true));
+    assert_eq!(of(0.147, 0.0), (ComparisonOutcome::Different, false));
+    assert_eq!(of(-0.147, 0.0), (ComparisonOutcome::Different, false));
     // On either side of it, give or take the error.
-    assert_eq!(of(0.1, 0.04), (Outcome::Same, true));
-    assert_eq!(of(0.1, 0.1), (Outcome::Undecided, true));
-    assert_eq!(of(0.2, 0.1), (Outcome::Undecided, true));
-    assert_eq!(of(0.3, 0.1), (Outcome::Different, false));
+    assert_eq!(of(0.1, 0.04), (ComparisonOutcome::Same, true));
+    assert_eq!(of(0.1, 0.1), (ComparisonOutcome::Undecided, true));
+    assert_eq!(of(0.2, 0.1), (ComparisonOutcome::Undecided, true));
+    assert_eq!(of(0.3, 0.1), (ComparisonOutcome::Different, false));
 }
 
 #[test]
 fn a_change_must_exceed_what_the_measurements_may_be_wrong_by() {
-    assert_eq!(decided(|c| c.floor = 999.0).0, Outcome::Different);
-    assert_eq!(decided(|c| c.floor = 1000.0).0, Outcome::Undecided);
+    assert_eq!(decided(|c| c.floor = 999.0).0, ComparisonOutcome::Different);
+    assert_eq!(decided(|c| c.floor = 1000.0).0, ComparisonOutcome::Undecided);
     let unknown = decided(|c| c.floor = f64::INFINITY);
-    assert_eq!(unknown.0, Outcome::Undecided);
+    assert_eq!(unknown.0, ComparisonOutcome::Undecided);
     assert!(unknown.1.contains("clocks"), "{}", unknown.1);
 }
 
@@ -72,7 +72,7 @@ fn a_change_must_exceed_what_the_measurements_may_be_wrong_by() {
 fn what_is_missing_is_named() {
     let without = |n| {
         let (outcome, because) = decided(|c| (c.n, c.median) = (n, None));
-        assert_eq!(outcome, Outcome::Undecided);
+        assert_eq!(outcome, ComparisonOutcome::Undecided);
         because
     };
     for n in [[0, 5], [5, 0]] {
@@ -80,8 +80,8 @@ fn what_is_missing_is_named() {
     }
     assert_eq!(without([5, 5]), "too few packets to tell change from chance");
     let unlike = |what| decided(|c| c.unlike = vec![Unlike { what, text: "up and down".into() }]);
-    assert_eq!(unlike(Precondition::Direction), (Outcome::Refused, "up and down".into()));
-    assert_eq!(unlike(Precondition::Period).0, Outcome::Different);
+    assert_eq!(unlike(Precondition::Direction), (ComparisonOutcome::Refused, "up and down".into()));
+    assert_eq!(unlike(Precondition::Period).0, ComparisonOutcome::Different);
 }
 
 #[test]
@@ -106,30 +106,30 @@ fn an_outcome_has_a_word_and_a_sentence() {
     let what = slower().basis.noun();
     let expected = [
         (
-            Outcome::Different,
+            ComparisonOutcome::Different,
             1000.0,
             "worse",
             format!("B has 1.000 us more {what} at the median than A: the reason."),
         ),
         (
-            Outcome::Different,
+            ComparisonOutcome::Different,
             -1000.0,
             "better",
             format!("B has 1.000 us less {what} at the median than A: the reason."),
         ),
         (
-            Outcome::Same,
+            ComparisonOutcome::Same,
             0.0,
             "same",
             format!("No difference in {what} worth the name was found at the median: the reason."),
         ),
         (
-            Outcome::Undecided,
+            ComparisonOutcome::Undecided,
             0.0,
             "undecided",
             format!("It is not clear whether they differ in {what} at the median: the reason."),
         ),
-        (Outcome::Refused, 0.0, "refused", "Not compared: the reason.".to_owned()),
+        (ComparisonOutcome::Refused, 0.0, "refused", "Not compared: the reason.".to_owned()),
     ];
     for (result, change, word, text) in expected {
         assert_eq!(of(result, change), (word, text));
@@ -142,10 +142,10 @@ fn an_outcome_has_a_word_and_a_sentence() {
 fn a_load_makes_a_difference_or_not() {
     let of = |outcome| of_load(&Comparison { outcome, ..slower() });
     let expected = [
-        (Outcome::Different, Level::Note, "The load makes a difference: the reason."),
-        (Outcome::Same, Level::Good, "The load makes no difference worth the name: the reason."),
-        (Outcome::Undecided, Level::Note, "Not decided: the reason."),
-        (Outcome::Refused, Level::Note, "Not decided: the reason."),
+        (ComparisonOutcome::Different, Level::Note, "The load makes a difference: the reason."),
+        (ComparisonOutcome::Same, Level::Good, "The load makes no difference worth the name: the reason."),
+        (ComparisonOutcome::Undecided, Level::Note, "Not decided: the reason."),
+        (ComparisonOutcome::Refused, Level::Note, "Not decided: the reason."),
     ];
     for (outcome, level, text) in expected {
         assert_eq!(of(outcome), (level, text.to_owned()));

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{MS, SECOND, delays, every, first, packets};
 
 /// The pace of packets with these gaps, in us.
-fn pace(gaps: &[i64]) -> Pace {
+fn pace(gaps: &[i64]) -> SendPattern {
     let mut sent = 0;
     let times = gaps.iter().map(|gap| {
         sent += gap * 1000;
@@ -14,7 +14,7 @@ fn pace(gaps: &[i64]) -> Pace {
 #[test]
 fn a_pace_is_seen_of_twenty_gaps() {
     let of = |n: i64| pace(&(0..n).map(|k| 1000 * (k % 2)).collect::<Vec<_>>());
-    assert_eq!(first(1..=40, |n| of(n) != Pace::Even), 20);
+    assert_eq!(first(1..=40, |n| of(n) != SendPattern::Even), 20);
 }
 
 #[test]
@@ -23,19 +23,19 @@ fn bursts_are_gaps_below_a_twentieth_of_the_mean_more_than_35_of_100() {
         let gaps: Vec<i64> = (0..100).map(|k| if k < short { 0 } else { 1000 }).collect();
         pace(&gaps)
     };
-    assert_eq!(first(20..=99, |short| matches!(of(short), Pace::Bursts(_))), 36);
+    assert_eq!(first(20..=99, |short| matches!(of(short), SendPattern::Bursts(_))), 36);
     // Half of them: two packets at once; nine of ten: ten.
-    assert_eq!([of(50), of(90)], [Pace::Bursts(2), Pace::Bursts(10)]);
+    assert_eq!([of(50), of(90)], [SendPattern::Bursts(2), SendPattern::Bursts(10)]);
     // Half of the gaps are short, the mean is 1000: below 50 us they are none.
     let of = |short: i64| {
         let gaps: Vec<i64> = (0..100).map(|k| if k % 2 == 0 { short } else { 2000 - short }).collect();
         pace(&gaps)
     };
-    assert_eq!(first(0..=1000, |short| of(short) != Pace::Bursts(2)), 50);
+    assert_eq!(first(0..=1000, |short| of(short) != SendPattern::Bursts(2)), 50);
     // The gap between packets of which one is lost between says nothing.
     let mut holes = every(MS, 200, |_| Some(0));
     holes.retain(|p| p.seq % 2 == 0);
-    assert_eq!(delays(&holes).pace(), Pace::Even);
+    assert_eq!(delays(&holes).pace(), SendPattern::Even);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn gaps_vary_where_the_middle_three_fifths_differ_by_half_the_mean() {
         even[40] = 1000 + by;
         pace(&even)
     };
-    assert_eq!(first(0..=900, |by| of(by) == Pace::Varied), 251);
+    assert_eq!(first(0..=900, |by| of(by) == SendPattern::Varied), 251);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn noise_is_how_much_neighbours_differ() {
     assert_eq!((noise.median, noise.p90), (51_000, 91_000));
     // Of bursts of two, packets of the same place are compared.
     let pairs = delays(&packets((0..200).map(|k| (k / 2 * MS, k % 2 * 5000))));
-    assert_eq!((pairs.pace(), pairs.noise().p90), (Pace::Bursts(2), 0));
+    assert_eq!((pairs.pace(), pairs.noise().p90), (SendPattern::Bursts(2), 0));
     // Of many packets some pairs.
     let many = delays(&every(MS, 20_000, |k| Some(i64::from(k) * 10)));
     assert_eq!(many.noise().median, 10);

@@ -1,14 +1,14 @@
 use super::*;
 use crate::testing::{MS, SECOND, US, delays, every, first, packets};
 
-const NO_NOISE: Noise = Noise { median: 0, p90: 0 };
+const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
 fn episode(from: usize, to: usize) -> Episode {
     Episode { from, to, height: 0, count: 1 }
 }
 
 fn hold(from: usize, to: usize) -> Hold {
-    Hold { from, to, length: LONG }
+    Hold { from, to, length: MAX_JITTER_HOLD_NS }
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn the_tail_is_the_third_largest_outside_of_queues_and_long_holds() {
     assert_eq!(of(&[episode(32, 36)], &[]), 7);
     assert_eq!(of(&[episode(28, 33), episode(36, 37)], &[]), 5);
     assert_eq!(of(&[], &[hold(36, 40)]), 7);
-    assert_eq!(of(&[], &[Hold { length: LONG - 1, ..hold(36, 40) }]), 8);
+    assert_eq!(of(&[], &[Hold { length: MAX_JITTER_HOLD_NS - 1, ..hold(36, 40) }]), 8);
     assert_eq!(of(&[episode(0, 32)], &[]), 9, "of two the smaller");
     assert_eq!(of(&[episode(0, 40)], &[]), 0);
     let descending = blocks(&[0; 10], &(1..=10).rev().collect::<Vec<_>>());
@@ -206,7 +206,7 @@ fn the_tail_is_the_third_largest_outside_of_queues_and_long_holds() {
 }
 
 /// The queues of `n` packets, one every `period`, of which those from 100 on wait `height` ns: so many.
-fn queues(n: u32, period: i64, count: u32, height: i64, noise: Noise) -> Vec<Episode> {
+fn queues(n: u32, period: i64, count: u32, height: i64, noise: DelayNoise) -> Vec<Episode> {
     let d = delays(&every(period, n, |k| Some(if (100..100 + count).contains(&k) { height } else { 0 })));
     Episodes::new(&d, &d.blocks(), noise).queues
 }
@@ -216,8 +216,8 @@ fn a_queue_is_5_ms_high() {
     let least = |noise| first(0..=SECOND, |height| !queues(1000, 10 * MS, 100, height, noise).is_empty());
     assert_eq!(least(NO_NOISE), 5 * MS);
     // And above four times what neighbours differ by, or twice what nine of ten do.
-    assert_eq!(least(Noise { median: 2 * MS, p90: 2 * MS }), 8 * MS + 1);
-    assert_eq!(least(Noise { median: MS, p90: 5 * MS }), 10 * MS + 1);
+    assert_eq!(least(DelayNoise { median: 2 * MS, p90: 2 * MS }), 8 * MS + 1);
+    assert_eq!(least(DelayNoise { median: MS, p90: 5 * MS }), 10 * MS + 1);
     let found = queues(1000, 10 * MS, 100, 40 * MS, NO_NOISE);
     assert_eq!(found, [Episode { from: 100, to: 200, height: 40 * MS, count: 1 }]);
 }
@@ -271,7 +271,7 @@ fn a_foot_is_a_sixteenth_of_the_hill() {
         Episodes::new(&d, &d.blocks(), noise).queues[0].from as i64
     };
     let border = |height, median: i64, p90: i64| {
-        first(0..=50 * MS, |foot| from(foot, height, Noise { median, p90 }) < 100)
+        first(0..=50 * MS, |foot| from(foot, height, DelayNoise { median, p90 }) < 100)
     };
     assert_eq!(border(40 * MS, 0, 0), 40 * MS / 16 + 1);
     assert_eq!(border(40 * MS, 4 * MS, 4 * MS), 4 * MS + 1);

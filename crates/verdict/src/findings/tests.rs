@@ -8,7 +8,7 @@ use jitlat_core::metrics::objectives::Y1541;
 use jitlat_core::metrics::regression::Trend;
 use jitlat_core::session::Session;
 use jitlat_core::spec::TestSpec;
-use jitlat_core::summary::Segment;
+use jitlat_core::summary::PathSegment;
 use jitlat_core::{PacketRecord, Span, WallTime, analyze};
 
 /// Of a test over a path of `delay` ns, between clocks that are known to be `bound` ns apart at most.
@@ -131,7 +131,7 @@ fn jitter_across_a_jump_is_that_between_jumps() {
     let of = |id: Option<CauseId>| {
         one(|s| {
             s.pdv.percentiles.0 = vec![(Percent(99_900), Some(400 * MS))];
-            let part = |pdv_p999| Segment { pdv_p999, ..Segment::default() };
+            let part = |pdv_p999| PathSegment { pdv_p999, ..PathSegment::default() };
             s.segments = vec![part(2 * MS), part(3 * MS)];
             s.answer = id.map(|id| answer(Severity::Bad, vec![cause(id)]));
         })

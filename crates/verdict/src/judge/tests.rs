@@ -8,8 +8,8 @@ fn judge(evidence: &Evidence<'_>) -> Judgement {
 
 const PERIOD: i64 = 10 * MS;
 
-fn found(id: CauseId, severity: Severity, harm: f64) -> Found {
-    Found { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
+fn found(id: CauseId, severity: Severity, harm: f64) -> FoundCause {
+    FoundCause { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
 }
 
 /// Of so many packets of which these come.
@@ -19,7 +19,7 @@ fn judged(n: u32, comes: impl Fn(u32) -> bool) -> Judgement {
 
 #[test]
 fn the_gravest_cause_comes_first_and_of_equals_the_one_that_harms_more() {
-    let sorted = |mut all: Vec<Found>| {
+    let sorted = |mut all: Vec<FoundCause>| {
         sort(&mut all);
         all.iter().map(|f| f.cause.id).collect::<Vec<_>>()
     };
@@ -42,14 +42,14 @@ fn what_hosts_did_is_felt_besides_the_delay() {
         let besides = [CauseId::SenderStall, CauseId::ReceiverStall, CauseId::SendFailure].contains(&id);
         assert_eq!(felt, if besides { Severity::Poor } else { Severity::Good }, "{}", id.name());
     }
-    let standing = Found { whole_test: true, ..found(CauseId::Queue, Severity::Poor, 0.0) };
+    let standing = FoundCause { whole_test: true, ..found(CauseId::Queue, Severity::Poor, 0.0) };
     assert_eq!(felt_besides(&[standing]), Severity::Poor);
 }
 
 #[test]
 fn a_verdict_takes_a_hundred_packets() {
     let known = |n: i64| judged(n as u32, |_| true).answer.severity != Severity::Unknown;
-    assert_eq!(first(1..=1000, known), FEW as i64);
+    assert_eq!(first(1..=1000, known), MIN_PACKETS as i64);
     let few = judged(99, |_| true).answer;
     assert_eq!((few.buffer_ns, few.profiles.len()), (None, 0));
     let enough = judged(100, |_| true).answer;

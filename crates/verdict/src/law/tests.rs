@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{MS, Test, every, first, known, packets, scattered};
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::spec::{Direction, TestSpec, Transport};
 use jitlat_core::time::Span;
@@ -43,10 +43,10 @@ fn by_chance(count: u64, from: u64, to: u64) -> Vec<u64> {
 
 #[test]
 fn there_is_a_law_from_four_losses_and_one_of_a_thousand_on() {
-    assert_eq!(first(0..=20, |n| law(100, (0..n as u64).map(|k| 7 * k)).is_some()), FEWEST as i64);
+    assert_eq!(first(0..=20, |n| law(100, (0..n as u64).map(|k| 7 * k)).is_some()), MIN_LOSSES as i64);
     let lost = by_chance(10, 0, 1000);
     let is_allowed = |sent: i64| law(sent as u64, lost.clone()).is_none();
-    let low = first(1000..=100_000, |sent| wilson95(10, sent as u64).unwrap()[0] <= ALLOWED);
+    let low = first(1000..=100_000, |sent| wilson95(10, sent as u64).unwrap()[0] <= ALLOWED_LOSS);
     assert_eq!(first(1000..=100_000, is_allowed), low);
     let mut tcp = periodic();
     let spec = TestSpec::new(Direction::Up, Transport::Tcp, 1000, 80, Span(PERIOD), Schedule::Periodic);
@@ -58,7 +58,7 @@ fn there_is_a_law_from_four_losses_and_one_of_a_thousand_on() {
 #[test]
 fn a_law_says_between_which_packets_it_holds() {
     let random = law(1000, by_chance(30, 0, 1000)).unwrap();
-    assert_eq!((random.manner, random.packets, random.lost), (Manner::Random, [0, 999], 30));
+    assert_eq!((random.manner, random.packets, random.lost), (LossManner::Random, [0, 999], 30));
     assert_eq!(random.ratio, 0.03);
     // In a part of the test.
     let lost = by_chance(40, 300, 600);
@@ -66,7 +66,7 @@ fn a_law_says_between_which_packets_it_holds() {
     assert_eq!(part.packets, [lost[0], lost[39]]);
     // A rate limit acts from the first packet it takes on, if that is not one of the first hundredth.
     let policed = |from: u64| law(10_000, (0..100).map(|k| from + 99 * k)).unwrap();
-    assert_eq!((policed(100).manner, policed(100).packets), (Manner::Policed, [0, 9999]));
+    assert_eq!((policed(100).manner, policed(100).packets), (LossManner::Policed, [0, 9999]));
     assert_eq!(policed(101).packets, [101, 9999]);
 }
 
@@ -77,7 +77,7 @@ fn manner_of(
     z: Option<f64>,
     burst_ratio: f64,
     spacing: Option<f64>,
-) -> (Manner, f64) {
+) -> (LossManner, f64) {
     let test = periodic();
     let runs = (0..).zip(lengths).map(|(k, len)| (k * 10, *len));
     let pattern = Pattern { z, burst_ratio, spacing };
@@ -92,7 +92,7 @@ fn parts(x: i64) -> Option<f64> {
 #[test]
 fn even_losses_are_policed() {
     let is_policed = |sent, lost: usize, z, spacing| {
-        manner_of(sent, &vec![1; lost], z, 1.0, spacing) == (Manner::Policed, 0.9)
+        manner_of(sent, &vec![1; lost], z, 1.0, spacing) == (LossManner::Policed, 0.9)
     };
     assert_eq!(first(0..=5000, |z| is_policed(1000, 50, parts(z), None)), 2577, "the runs test at 1 %");
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, Some(3.0), None)), 21, "more than 2 %");
@@ -108,26 +108,29 @@ fn a_rate_limit_takes_runs_of_about_one_length() {
     // A deviation of 0.35 of the mean and a half: 4 of a mean of 10.
     assert!(agree(&[6, 14]) && !agree(&[5, 15]) && agree(&[7]));
     let unequal: Vec<u64> = (0..20).map(|k| 1 + 19 * (k % 2)).collect();
-    assert_eq!(manner_of(1000, &unequal, None, 1.0, Some(0.2)).0, Manner::Random);
+    assert_eq!(manner_of(1000, &unequal, None, 1.0, Some(0.2)).0, LossManner::Random);
 }
 
 #[test]
 fn clustered_losses_are_bursty() {
     let of = |z, burst_ratio: i64| manner_of(1000, &[5; 20], z, burst_ratio as f64 / 1000.0, None);
-    assert_eq!(first(-5000..=0, |z| of(parts(z), 2000).0 != Manner::Bursty), -2576);
-    assert_eq!(first(1000..=2000, |b| of(Some(-3.0), b).0 == Manner::Bursty), 1250);
-    assert_eq!([-4.001, -4.0].map(|z| of(Some(z), 2000)), [(Manner::Bursty, 0.95), (Manner::Bursty, 0.8)]);
+    assert_eq!(first(-5000..=0, |z| of(parts(z), 2000).0 != LossManner::Bursty), -2576);
+    assert_eq!(first(1000..=2000, |b| of(Some(-3.0), b).0 == LossManner::Bursty), 1250);
+    assert_eq!(
+        [-4.001, -4.0].map(|z| of(Some(z), 2000)),
+        [(LossManner::Bursty, 0.95), (LossManner::Bursty, 0.8)]
+    );
     // Two bursts twice as long as chance makes them, where losses are too few for the test.
     let few = |runs: usize, burst_ratio| manner_of(1000, &vec![3; runs], None, burst_ratio, None);
-    assert_eq!(few(2, 2.0), (Manner::Bursty, 0.6));
-    assert_eq!([few(1, 2.0), few(2, 1.99)], [(Manner::Random, 0.6); 2]);
+    assert_eq!(few(2, 2.0), (LossManner::Bursty, 0.6));
+    assert_eq!([few(1, 2.0), few(2, 1.99)], [(LossManner::Random, 0.6); 2]);
 }
 
 #[test]
 fn losses_without_a_pattern_are_random() {
     let of = |z| manner_of(1000, &[1; 20], Some(z), 1.0, None);
     for (z, confidence) in [(0.0, 0.9), (1.95, 0.9), (1.96, 0.7), (-1.95, 0.9), (-1.96, 0.7)] {
-        assert_eq!(of(z), (Manner::Random, confidence), "z = {z}");
+        assert_eq!(of(z), (LossManner::Random, confidence), "z = {z}");
     }
 }
 
@@ -165,9 +168,9 @@ fn a_bucket_takes_the_later_packets_of_bursts() {
 
 #[test]
 fn bursts_that_are_seen_count_as_those_asked_for() {
-    let pairs: Vec<Packet> = every(PERIOD, 1000, |_| Some(0))
+    let pairs: Vec<AcceptedPacket> = every(PERIOD, 1000, |_| Some(0))
         .into_iter()
-        .map(|p| Packet { sent: i64::from(p.seq / 2) * 2 * PERIOD, ..p })
+        .map(|p| AcceptedPacket { sent: i64::from(p.seq / 2) * 2 * PERIOD, ..p })
         .collect();
     let test = Test::new(1000, PERIOD, &pairs);
     let follows = |place: u64| {
@@ -195,7 +198,7 @@ fn varied(count: u64, before: &[i64]) -> (Test, Scattered) {
     }
     let n = sent.len() as u32;
     let test = Test::of(n, PERIOD, &packets(sent.into_iter().map(|s| (s, 0))), Schedule::Poisson { seed: 1 });
-    assert_eq!(test.delays().pace(), Pace::Varied);
+    assert_eq!(test.delays().pace(), SendPattern::Varied);
     (test, scattered(n.into(), lost.into_iter().map(|seq| (seq, 1))))
 }
 
@@ -228,7 +231,7 @@ fn a_bucket_takes_what_is_sent_close_together() {
 /// turn, each alone.
 fn lost_size(turns: &[u16], lost: &[u64], came: &[bool]) -> Option<u16> {
     let cycle = turns.len() as u64;
-    let received: Vec<Packet> = every(PERIOD, 1200, |k| came[k as usize % turns.len()].then_some(0));
+    let received: Vec<AcceptedPacket> = every(PERIOD, 1200, |k| came[k as usize % turns.len()].then_some(0));
     let mut test = Test::new(1200, PERIOD, &received);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 1200, 1000, Span(PERIOD), Schedule::Periodic);
     test.session.spec = spec.unwrap();
@@ -308,9 +311,9 @@ fn a_size_of_which_nothing_comes_is_the_one_declared() {
 }
 
 /// What a test of so many packets shows of which those are lost and the k-th is sent at `sent(k)`.
-fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (usize, Option<Manner>) {
-    let packet = |seq: u32| Packet { seq, sent: sent(seq), delay: 0 };
-    let packets: Vec<Packet> = (0..n).filter(|k| !is_lost(*k)).map(packet).collect();
+fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (usize, Option<LossManner>) {
+    let packet = |seq: u32| AcceptedPacket { seq, sent: sent(seq), delay: 0 };
+    let packets: Vec<AcceptedPacket> = (0..n).filter(|k| !is_lost(*k)).map(packet).collect();
     let test = Test::new(n, PERIOD, &packets);
     let material = test.material();
     let case = crate::case::Case::new(&material);
@@ -321,11 +324,11 @@ fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (u
 fn a_bucket_that_is_filled_in_steps_is_a_rate_limit_and_no_row_of_outages() {
     let every = |k: u32| i64::from(k) * PERIOD;
     // Each second 60 packets pass and 40 do not: 0.4 s without a packet.
-    assert_eq!(shown(5000, every, |k| k % 100 >= 60), (0, Some(Manner::Policed)));
+    assert_eq!(shown(5000, every, |k| k % 100 >= 60), (0, Some(LossManner::Policed)));
     // As many come at any time: then they are outages.
     let seconds = by_chance(25, 0, 100);
     let (outages, law) = shown(10_000, every, |k| seconds.contains(&u64::from(k / 100)) && k % 100 >= 60);
-    assert!(outages >= MANY && law != Some(Manner::Policed), "{outages} {law:?}");
+    assert!(outages >= MANY && law != Some(LossManner::Policed), "{outages} {law:?}");
 }
 
 /// From so many outages on a rate limit is thought of.
@@ -340,11 +343,11 @@ fn a_rate_limit_lets_as_much_through_whatever_is_sent() {
         turn * 2000 * MS + within
     };
     let limited = |k: u32| if k % 200 < 40 { k % 200 >= 30 } else { k % 200 >= 70 };
-    assert_eq!(shown(6000, sent, limited), (0, Some(Manner::Policed)));
+    assert_eq!(shown(6000, sent, limited), (0, Some(LossManner::Policed)));
     let lost: std::collections::BTreeSet<u64> = by_chance(1500, 0, 6000).into_iter().collect();
     let (_, law) = shown(6000, sent, |k| lost.contains(&u64::from(k)));
     assert_ne!(law, None);
     // A share of what is sent is no limit.
     let (_, law) = shown(6000, |k| i64::from(k) * PERIOD, |k| k.wrapping_mul(2_654_435_761) >> 30 == 0);
-    assert!(matches!(law, Some(Manner::Random | Manner::Policed)), "{law:?}");
+    assert!(matches!(law, Some(LossManner::Random | LossManner::Policed)), "{law:?}");
 }

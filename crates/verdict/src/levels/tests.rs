@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{MS, SECOND, US, delays, every, first};
 
 const PERIOD: i64 = 10 * MS;
-const NO_NOISE: Noise = Noise { median: 0, p90: 0 };
+const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
 /// Of so many blocks of four packets.
 fn blocks(n: usize) -> Blocks {
@@ -21,7 +21,7 @@ fn groups_are_of_eight_packets_and_twelve_at_least() {
 #[test]
 fn a_level_is_the_middle_without_strays() {
     let of = |values: &[i64]| {
-        let level = Level::of(values);
+        let level = DelayLevel::of(values);
         (level.middle, level.spread)
     };
     assert_eq!(of(&[9, 1, 5]), (5, 8));
@@ -32,12 +32,12 @@ fn a_level_is_the_middle_without_strays() {
 }
 
 /// The steps of 400 packets with these delays, of which neighbours differ by `p90`.
-fn found(n: u32, p90: i64, delay: impl Fn(u32) -> i64) -> Vec<Step> {
+fn found(n: u32, p90: i64, delay: impl Fn(u32) -> i64) -> Vec<LevelStep> {
     let d = delays(&every(PERIOD, n, |k| Some(SECOND + delay(k))));
-    steps(&d, &d.blocks(), Noise { median: 0, p90 })
+    steps(&d, &d.blocks(), DelayNoise { median: 0, p90 })
 }
 
-fn places(found: &[Step]) -> Vec<(usize, i64)> {
+fn places(found: &[LevelStep]) -> Vec<(usize, i64)> {
     found.iter().map(|s| (s.place, s.change)).collect()
 }
 
@@ -60,7 +60,7 @@ fn a_step_is_more_than_0_1_ms_and_than_nine_of_ten_neighbours_differ() {
         assert_eq!(first(0..=10 * MS, |change| of(-change)), up);
         up
     };
-    assert_eq!(least(0), LEAST_STEP + 1);
+    assert_eq!(least(0), MIN_STEP_NS + 1);
     assert_eq!(least(500 * US), 500 * US + 1);
 }
 
@@ -119,7 +119,7 @@ fn a_step_is_measured_between_the_middles_of_both_sides() {
 }
 
 /// A step from 40 packets of 0 to 40 of `change`, with these between them (in thousandths of it), refined.
-fn refined(change: i64, between: &[i64], median: i64) -> Option<Step> {
+fn refined(change: i64, between: &[i64], median: i64) -> Option<LevelStep> {
     let n = between.len() as u32;
     let delay = |k: u32| match k {
         ..40 => 0,
@@ -128,7 +128,7 @@ fn refined(change: i64, between: &[i64], median: i64) -> Option<Step> {
     };
     let mut d = delays(&every(PERIOD, 80 + n, |k| Some(delay(k))));
     d.set_level(0);
-    refine(&d, 30..50 + n as usize, [10..30, 50 + n as usize..70], Noise { median, p90: 0 })
+    refine(&d, 30..50 + n as usize, [10..30, 50 + n as usize..70], DelayNoise { median, p90: 0 })
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn a_ramp_is_what_lies_between_both_levels() {
     }
     // Half of the way is of the higher level.
     assert_eq!([MS, -MS].map(|change| of(change, &[400, 500, 600], 0)), [(1, 3), (2, 3)]);
-    assert!(refined(LEAST_STEP, &[], 0).is_some() && refined(LEAST_STEP - 1000, &[], 0).is_none());
-    assert!(refined(-LEAST_STEP, &[], 0).is_some() && refined(1000 - LEAST_STEP, &[], 0).is_none());
+    assert!(refined(MIN_STEP_NS, &[], 0).is_some() && refined(MIN_STEP_NS - 1000, &[], 0).is_none());
+    assert!(refined(-MIN_STEP_NS, &[], 0).is_some() && refined(1000 - MIN_STEP_NS, &[], 0).is_none());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_lower_slope_joins_the_lower_halves_of_both_ends() {
 fn line_of(slope: f64, median: i64, off: impl Fn(usize) -> f64) -> Option<f64> {
     let time: Vec<f64> = (50..151).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().enumerate().map(|(k, t)| slope * t + off(k)).collect();
-    line(slope, &time, &min, Noise { median, p90: 0 })
+    line(slope, &time, &min, DelayNoise { median, p90: 0 })
 }
 
 fn is_near(found: Option<f64>, slope: f64) {

@@ -4,8 +4,8 @@ use jitlat_core::spec::{Direction, Transport};
 
 /// Whether the last of runs as long as these is an outage, where a run of so many packets takes `time(len)` ns.
 fn is_outage(lengths: &[u64], time: impl Fn(u64) -> i64) -> bool {
-    let runs: Vec<Run> = (0..).zip(lengths).map(|(k, len)| run(1000 * k, *len)).collect();
-    Losses::new(runs, 100_000, |r| time(r.len)).outage.last().copied().unwrap()
+    let runs: Vec<SeqRun> = (0..).zip(lengths).map(|(k, len)| run(1000 * k, *len)).collect();
+    PathLosses::new(runs, 100_000, |r| time(r.len)).outage.last().copied().unwrap()
 }
 
 /// The shortest time of such a run that makes it one.
@@ -61,7 +61,7 @@ fn a_run_beyond_chance_is_an_outage() {
 #[test]
 fn without_outages_numbers_close_up() {
     let runs = vec![run(10, 5), run(20, 300), run(400, 5), run(500, 300), run(900, 5)];
-    let losses = Losses::new(runs.clone(), 1000, |r| r.len as i64 * 10 * MS);
+    let losses = PathLosses::new(runs.clone(), 1000, |r| r.len as i64 * 10 * MS);
     assert_eq!(losses.outages().copied().collect::<Vec<_>>(), [runs[1], runs[3]]);
     let others = losses.others();
     assert_eq!(others.sent, 400);
@@ -165,7 +165,7 @@ fn distances_vary_less_than_by_chance() {
 
 /// When packet `seq` was sent, in ms.
 fn sent_at(test: &Test, seq: u64) -> i64 {
-    Departures::new(&test.delays(), &test.session).of(seq) / MS
+    LossTimes::new(&test.delays(), &test.session).of(seq) / MS
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_lost_packet_left_between_its_neighbours() {
     let times = (0..12).map(|seq| sent_at(&test, seq)).collect::<Vec<_>>();
     assert_eq!(times, [-30, -20, -10, 0, 10, 20, 30, 40, 50, 60, 70, 80]);
     let departures = test.delays();
-    let departures = Departures::new(&departures, &test.session);
+    let departures = LossTimes::new(&departures, &test.session);
     assert_eq!(departures.length(&run(5, 3)), 30 * MS);
     assert_eq!(departures.length(&run(9, 3)), 30 * MS);
     // A share of the time between them, whatever the period.
@@ -184,7 +184,7 @@ fn a_lost_packet_left_between_its_neighbours() {
     let test = Test::new(20, 10 * MS, &received);
     assert_eq!(sent_at(&test, 5), 30);
     let departures = test.delays();
-    assert_eq!(Departures::new(&departures, &test.session).length(&run(5, 3)), 60 * MS);
+    assert_eq!(LossTimes::new(&departures, &test.session).length(&run(5, 3)), 60 * MS);
     assert_eq!(sent_at(&Test::new(20, 10 * MS, &[]), 7), 70);
 }
 
@@ -193,7 +193,11 @@ fn packets_of_a_burst_leave_at_once() {
     let burst = |size, received: &[(u32, i64)]| {
         let received: Vec<_> = received
             .iter()
-            .map(|(seq, ms)| jitlat_core::metrics::classify::Packet { seq: *seq, sent: ms * MS, delay: 0 })
+            .map(|(seq, ms)| jitlat_core::metrics::classify::AcceptedPacket {
+                seq: *seq,
+                sent: ms * MS,
+                delay: 0,
+            })
             .collect();
         Test::with(100, 10 * MS, &received, Schedule::Burst { size }, (Direction::Up, Transport::Udp))
     };
@@ -207,7 +211,7 @@ fn packets_of_a_burst_leave_at_once() {
     // One that came was sent when it says.
     assert_eq!(sent_at(&burst(4, &[(3, 0), (12, 150)]), 12), 150);
     let delays = test.delays();
-    let length = |start, len| Departures::new(&delays, &test.session).length(&run(start, len)) / MS;
+    let length = |start, len| LossTimes::new(&delays, &test.session).length(&run(start, len)) / MS;
     // Whole bursts only.
     assert_eq!(
         [(4, 4), (5, 2), (3, 10), (4, 7), (4, 8), (5, 8)].map(|(s, l)| length(s, l)),
@@ -221,10 +225,10 @@ fn packets_of_a_burst_leave_at_once() {
 fn bursts_are_seen_where_no_schedule_says_so() {
     let pairs: Vec<_> = every(10 * MS, 100, |_| Some(0))
         .into_iter()
-        .map(|p| jitlat_core::metrics::classify::Packet { sent: i64::from(p.seq / 2) * 20 * MS, ..p })
+        .map(|p| jitlat_core::metrics::classify::AcceptedPacket { sent: i64::from(p.seq / 2) * 20 * MS, ..p })
         .filter(|p| !(50..60).contains(&p.seq))
         .collect();
     let test = Test::new(100, 10 * MS, &pairs);
-    assert_eq!(test.delays().pace(), Pace::Bursts(2));
+    assert_eq!(test.delays().pace(), SendPattern::Bursts(2));
     assert_eq!([50, 51, 52, 53].map(|seq| sent_at(&test, seq)), [500, 500, 520, 520]);
 }

@@ -4,7 +4,7 @@ use jitlat_core::answer::Severity;
 use jitlat_core::metrics::schedule_error::ScheduleError;
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::TestSpec;
-use jitlat_core::summary::Stamps;
+use jitlat_core::summary::StampCounts;
 use jitlat_core::twoway::TwoWayFigures;
 use jitlat_core::{Analyzer, PacketRecord, WallTime};
 
@@ -118,7 +118,8 @@ fn the_senders_error_is_measured_against_the_jitter() {
 fn the_sources_of_stamps_are_named() {
     let of = |sent: [u64; 4], arrived: [u64; 4]| {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
-        let stamps_of = Stamps { sent: coverage(sent), arrived: coverage(arrived), ..Stamps::default() };
+        let stamps_of =
+            StampCounts { sent: coverage(sent), arrived: coverage(arrived), ..StampCounts::default() };
         stamps(&Summary { stamps: stamps_of, ..Summary::default() })
     };
     let apart = "the hosts' own scheduling is not in the figures.";

@@ -6,7 +6,7 @@ use jitlat_core::answer::CauseId;
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
-use jitlat_core::time::{Source, Span, Stamp, WallTime};
+use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 
 const MS: i64 = 1_000_000;
 /// In place of the time before the queue: the kernel's stamp of entering it was lost.
@@ -25,7 +25,7 @@ fn judged(entries: bool, left: impl Fn(i64) -> Option<[i64; 2]>) -> Summary {
         let noise = (seq * 7919 % 13) * 1000;
         let mut record = PacketRecord::one_way(seq, sent, sent + Span(MS + noise));
         for moment in [Moment::Sent, Moment::Arrived] {
-            record.set(moment, Stamp { at: record.time(moment).unwrap(), source: Source::Kernel });
+            record.set(moment, Stamp { at: record.time(moment).unwrap(), source: StampSource::Kernel });
         }
         record.set_send_lag(Some(Span(lag)));
         record.set_entry_lag(Some(Span(before)).filter(|_| entries && before != LOST));

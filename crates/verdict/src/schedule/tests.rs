@@ -1,16 +1,16 @@
 use super::*;
 use crate::testing::{MS, SECOND, Test, every, first, packets};
-use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::classify::AcceptedPacket;
 
 const PERIOD: i64 = 10 * MS;
-const NO_NOISE: Noise = Noise { median: 0, p90: 0 };
+const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
 /// 100 packets whose send times and delays are off by what `off` says of each.
 fn set(off: impl Fn(u32) -> (i64, i64)) -> Test {
     let packets = every(PERIOD, 100, |_| Some(20 * MS));
     let moved = packets.into_iter().map(|p| {
         let (sent, delay) = off(p.seq);
-        Packet { sent: p.sent + sent, delay: p.delay + delay, ..p }
+        AcceptedPacket { sent: p.sent + sent, delay: p.delay + delay, ..p }
     });
     Test::new(100, PERIOD, &moved.collect::<Vec<_>>())
 }
@@ -20,14 +20,14 @@ fn stepped(place: u32, by: i64) -> Test {
     set(|k| if k < place { (0, 0) } else { (by, -by) })
 }
 
-fn steps_of(test: &Test, noise: Noise) -> Vec<(usize, i64)> {
+fn steps_of(test: &Test, noise: DelayNoise) -> Vec<(usize, i64)> {
     clock_steps(&test.delays(), &test.material(), noise).iter().map(|s| (s.place, s.change)).collect()
 }
 
 #[test]
 fn a_clock_of_the_sender_that_is_set_by_a_millisecond_is_seen() {
-    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, by), NO_NOISE).is_empty()), LEAST_STEP);
-    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, -by), NO_NOISE).is_empty()), LEAST_STEP);
+    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, by), NO_NOISE).is_empty()), MIN_STEP_NS);
+    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, -by), NO_NOISE).is_empty()), MIN_STEP_NS);
     assert_eq!(steps_of(&stepped(50, 3 * MS), NO_NOISE), [(50, -3 * MS)]);
     assert_eq!(steps_of(&stepped(50, -3 * MS), NO_NOISE), [(50, 3 * MS)]);
     let twice = set(|k| match k {
@@ -47,13 +47,13 @@ fn packets_near_their_schedule_left_it_by_no_step() {
     assert_eq!([with(Some([-5, MS - 6])), with(Some([-5, MS - 5])), with(None)], [0, 1, 1]);
     // Nor where departures follow no period.
     let mut random = stepped(50, 3 * MS);
-    let packets: Vec<Packet> = random.series.iter().collect();
+    let packets: Vec<AcceptedPacket> = random.series.iter().collect();
     random = Test::of(100, PERIOD, &packets, Schedule::Poisson { seed: 1 });
     assert_eq!(steps_of(&random, NO_NOISE), []);
     let pairs = set(|k| {
         (-i64::from(k % 2) * PERIOD + if k < 50 { 0 } else { 3 * MS }, if k < 50 { 0 } else { -3 * MS })
     });
-    assert_eq!(pairs.delays().pace(), Pace::Bursts(2));
+    assert_eq!(pairs.delays().pace(), SendPattern::Bursts(2));
     assert_eq!(steps_of(&pairs, NO_NOISE), []);
 }
 
@@ -63,7 +63,7 @@ fn delays_change_by_as_much_the_other_way_as_send_times() {
     let with = |p90| {
         move |error: i64| {
             let test = set(|k| if k < 50 { (0, 0) } else { (8 * MS, -8 * MS + error) });
-            steps_of(&test, Noise { median: 0, p90 }).is_empty()
+            steps_of(&test, DelayNoise { median: 0, p90 }).is_empty()
         }
     };
     assert_eq!(first(0..=8 * MS, with(0)), MS + 1);
@@ -75,7 +75,7 @@ fn delays_change_by_as_much_the_other_way_as_send_times() {
     };
     assert_eq!(first(0..=MS, small), 125_001);
     // Nothing is seen of a step below twice what noise allows.
-    let noisy = |by| !steps_of(&stepped(50, by), Noise { median: 0, p90: 5 * MS }).is_empty();
+    let noisy = |by| !steps_of(&stepped(50, by), DelayNoise { median: 0, p90: 5 * MS }).is_empty();
     assert_eq!(first(0..=SECOND, noisy), 20 * MS);
 }
 
@@ -94,7 +94,7 @@ fn a_step_stays() {
             50 => (8 * MS, -8 * MS),
             _ => (8 * MS + sent, -8 * MS - late),
         });
-        steps_of(&test, Noise { median: 0, p90 }).iter().any(|(place, _)| *place == 50)
+        steps_of(&test, DelayNoise { median: 0, p90 }).iter().any(|(place, _)| *place == 50)
     };
     assert_eq!(first(0..=8 * MS, |more| !later(more, 0, 500_000)), 2 * MS + 1);
     assert_eq!(first(0..=8 * MS, |more| !later(-more, 0, 500_000)), 2 * MS + 1);
@@ -142,7 +142,7 @@ fn what_waited_is_noted_by_place() {
     (received[0].seq, received[1].seq, received[2].seq, received[3].seq) = (0, 5, 6, 9);
     let mut test = Test::new(10, PERIOD, &received);
     test.notes.sent_late = vec![(6, 21 * MS), (5, 30 * MS), (40, 30 * MS)];
-    let late = Late::new(&test.delays(), &test.material());
+    let late = SenderDelays::new(&test.delays(), &test.material());
     assert_eq!(late.queued, [(1, 30 * MS), (2, 21 * MS)]);
     assert_eq!([0, 1, 2, 3].map(|k| late.of(k)), [0, 30 * MS, 21 * MS, 0]);
 }
@@ -150,11 +150,11 @@ fn what_waited_is_noted_by_place() {
 #[test]
 fn a_height_takes_eight_waits_of_5_ms_and_one_of_100() {
     let of = |packets, waits: Vec<i64>| {
-        Late { queued: (0..).zip(waits).collect(), packets, ..Late::default() }.height()
+        SenderDelays { queued: (0..).zip(waits).collect(), packets, ..SenderDelays::default() }.height()
     };
     assert_eq!(first(0..=50, |n| of(100, vec![9 * MS; n as usize]).is_some()), 8);
     assert_eq!(first(0..=50, |n| of(2000, vec![9 * MS; n as usize]).is_some()), 20);
-    assert_eq!(first(0..=9 * MS, |ns| of(100, vec![ns; 10]).is_some()), WORTH);
+    assert_eq!(first(0..=9 * MS, |ns| of(100, vec![ns; 10]).is_some()), MIN_STAY_NS);
     // The 95th percentile: of 40 waits the 39th.
     assert_eq!(of(100, (0..40).rev().map(|k| (10 + k) * MS).collect()), Some(48 * MS));
 }
@@ -171,7 +171,7 @@ fn stalled_at(place: u32, period: i64, length: i64, usual: impl Fn(u32) -> i64) 
 }
 
 fn stalls_of(test: &Test) -> Vec<Stall> {
-    Late::new(&test.delays(), &test.material()).stalls
+    SenderDelays::new(&test.delays(), &test.material()).stalls
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_clock_that_is_set_forward_is_no_stall() {
             let sent =
                 |k: i64| if k < from { (k * PERIOD, 20 * MS) } else { (k * PERIOD + by, 20 * MS - by) };
             let test = Test::new(200, PERIOD, &packets((0..200).map(sent)));
-            let (mut late, delays) = (Late::default(), test.delays());
+            let (mut late, delays) = (SenderDelays::default(), test.delays());
             late.find_stalls(&delays, PERIOD, &test.material());
             assert_eq!(late.stalls, [], "{by} ns at {from}");
         }
@@ -287,7 +287,7 @@ fn a_sender_of_a_lower_rate_does_not_stand_still() {
         let all = Test::new(400, PERIOD, &packets((0..400).map(sent)));
         assert_eq!(stalls_of(&all), [], "{slow} ns more");
         // Nor where a hundred packets are lost in a row.
-        let received: Vec<Packet> =
+        let received: Vec<AcceptedPacket> =
             packets((0..400).map(sent)).into_iter().filter(|p| !(200..300).contains(&p.seq)).collect();
         assert_eq!(stalls_of(&Test::new(400, PERIOD, &received)), [], "{slow} ns more");
     }
@@ -296,7 +296,7 @@ fn a_sender_of_a_lower_rate_does_not_stand_still() {
 #[test]
 fn what_holds_tcp_back_is_no_stall_of_its_program() {
     let stalls = |late: u32| {
-        let received: Vec<Packet> =
+        let received: Vec<AcceptedPacket> =
             stalled_at(200 - late, PERIOD, i64::from(late) * PERIOD, |_| 0).series.iter().collect();
         let direction = (jitlat_core::spec::Direction::Up, Transport::Tcp);
         stalls_of(&Test::with(200, PERIOD, &received, Schedule::Periodic, direction)).len()
@@ -314,8 +314,8 @@ fn a_range_of_lateness_below_the_limit_leaves_no_stall() {
     let test = Test { off_schedule: Some([0, 15 * MS - 1]), ..stalled(PERIOD, 40 * MS, |_| 0) };
     let mut delays = test.delays();
     delays.set_shift(199, 0, 1);
-    assert_eq!(Late::new(&delays, &test.material()).stalls.len(), 1);
-    let packets: Vec<Packet> = stalled(PERIOD, 40 * MS, |_| 0).series.iter().collect();
+    assert_eq!(SenderDelays::new(&delays, &test.material()).stalls.len(), 1);
+    let packets: Vec<AcceptedPacket> = stalled(PERIOD, 40 * MS, |_| 0).series.iter().collect();
     assert_eq!(stalls_of(&Test::of(200, PERIOD, &packets, Schedule::Poisson { seed: 1 })), []);
 }
 
@@ -323,7 +323,7 @@ fn a_range_of_lateness_below_the_limit_leaves_no_stall() {
 fn a_wait_in_the_interface_is_no_stall_of_the_program() {
     let test = stalled(PERIOD, 50 * MS, |_| 0);
     let with = |queued: Vec<(usize, i64)>| {
-        let mut late = Late { handed_over: queued, packets: 200, ..Late::default() };
+        let mut late = SenderDelays { handed_over: queued, packets: 200, ..SenderDelays::default() };
         late.find_stalls(&test.delays(), PERIOD, &test.material());
         late.stalls
     };

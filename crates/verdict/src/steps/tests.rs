@@ -3,11 +3,11 @@ use crate::testing::{MS, SECOND, Test, US, as_read, every, first};
 use jitlat_core::spec::{Schedule, Transport};
 use jitlat_core::time::Span;
 
-const NO_NOISE: Noise = Noise { median: 0, p90: 0 };
+const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
 /// A change by `change` ns at this place.
-fn step(place: usize, change: i64) -> Step {
-    Step { place, change, ramp: 0, spread: [0, 0] }
+fn step(place: usize, change: i64) -> LevelStep {
+    LevelStep { place, change, ramp: 0, spread: [0, 0] }
 }
 
 /// 1000 packets, one every 10 ms, that take so long.
@@ -16,7 +16,7 @@ fn test(delay: impl Fn(u32) -> i64) -> Test {
 }
 
 /// What explains steps by these changes, each of them at its place, between which delays stay.
-fn reasons(steps: &[Step]) -> Vec<Reason> {
+fn reasons(steps: &[LevelStep]) -> Vec<StepReason> {
     let level =
         |k: u32| 50 * MS + steps.iter().filter(|s| s.place <= k as usize).map(|s| s.change).sum::<i64>();
     let test = test(level);
@@ -25,8 +25,8 @@ fn reasons(steps: &[Step]) -> Vec<Reason> {
 
 #[test]
 fn a_ramp_of_three_packets_is_a_queue() {
-    let with = |ramp| reasons(&[Step { ramp, ..step(300, 5 * MS) }]);
-    assert_eq!([with(2), with(3)], [[Reason::Route], [Reason::Queue]]);
+    let with = |ramp| reasons(&[LevelStep { ramp, ..step(300, 5 * MS) }]);
+    assert_eq!([with(2), with(3)], [[StepReason::Route], [StepReason::Queue]]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_level_stays_by_half_the_step() {
 #[test]
 fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
     // Back to the level before without a step that was found.
-    let of = |delay: fn(u32) -> i64, steps: &[Step]| {
+    let of = |delay: fn(u32) -> i64, steps: &[LevelStep]| {
         let test = test(delay);
         explain(&test.delays(), steps, &test.material(), NO_NOISE)
             .into_iter()
@@ -61,7 +61,7 @@ fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
             .collect::<Vec<_>>()
     };
     let hill = |k: u32| if (300..500).contains(&k) { 55 * MS } else { 50 * MS };
-    assert_eq!(of(hill, &[step(300, 5 * MS)]), [Reason::Queue]);
+    assert_eq!(of(hill, &[step(300, 5 * MS)]), [StepReason::Queue]);
     // Until the next step only, and from the last.
     let two = |k: u32| match k {
         ..300 => 50 * MS,
@@ -69,18 +69,22 @@ fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
         500..600 => 80 * MS,
         _ => 50 * MS,
     };
-    assert_eq!(of(two, &[step(300, 5 * MS), step(500, 25 * MS), step(600, -30 * MS)]), [Reason::Route; 3]);
+    assert_eq!(
+        of(two, &[step(300, 5 * MS), step(500, 25 * MS), step(600, -30 * MS)]),
+        [StepReason::Route; 3]
+    );
     let first_low = |k: u32| match k {
         ..100 => 60 * MS,
         100..300 => 50 * MS,
         _ => 55 * MS,
     };
-    assert_eq!(of(first_low, &[step(100, -10 * MS), step(300, 5 * MS)]), [Reason::Route; 2]);
+    assert_eq!(of(first_low, &[step(100, -10 * MS), step(300, 5 * MS)]), [StepReason::Route; 2]);
 }
 
 #[test]
 fn a_side_is_lively_by_a_factor_and_a_fiftieth_of_the_step() {
-    let lively = |spread: [i64; 2], change, factor| lively(&Step { spread, ..step(300, change) }, factor);
+    let lively =
+        |spread: [i64; 2], change, factor| lively(&LevelStep { spread, ..step(300, change) }, factor);
     let border = |low: i64, change, factor| first(0..=10 * MS, |high| lively([low, high], change, factor));
     assert_eq!(border(0, MS, 1.7), 34 * US + 1, "at least 20 us count");
     assert_eq!(border(40 * US, MS, 1.7), 68 * US + 1);
@@ -92,59 +96,63 @@ fn a_side_is_lively_by_a_factor_and_a_fiftieth_of_the_step() {
 }
 
 /// A rise at 300 and a fall at 500, each with its ramp and the spread above.
-fn hill(rise: (usize, i64), fall: (usize, i64)) -> [Step; 2] {
+fn hill(rise: (usize, i64), fall: (usize, i64)) -> [LevelStep; 2] {
     [
-        Step { ramp: rise.0, spread: [0, rise.1], ..step(300, 5 * MS) },
-        Step { ramp: fall.0, spread: [fall.1, 0], ..step(500, -5 * MS) },
+        LevelStep { ramp: rise.0, spread: [0, rise.1], ..step(300, 5 * MS) },
+        LevelStep { ramp: fall.0, spread: [fall.1, 0], ..step(500, -5 * MS) },
     ]
 }
 
 #[test]
 fn a_rise_and_the_fall_back_are_one_thing() {
-    assert_eq!(reasons(&hill((0, 0), (0, 0))), [Reason::Route; 2]);
+    assert_eq!(reasons(&hill((0, 0), (0, 0))), [StepReason::Route; 2]);
     // Ramps of three packets together.
-    assert_eq!(reasons(&hill((1, 0), (1, 0))), [Reason::Route; 2]);
-    assert_eq!(reasons(&hill((2, 0), (1, 0))), [Reason::Queue; 2]);
-    assert_eq!(reasons(&hill((1, 0), (2, 0))), [Reason::Queue; 2]);
-    assert_eq!(reasons(&hill((3, 0), (0, 0))), [Reason::Queue; 2]);
+    assert_eq!(reasons(&hill((1, 0), (1, 0))), [StepReason::Route; 2]);
+    assert_eq!(reasons(&hill((2, 0), (1, 0))), [StepReason::Queue; 2]);
+    assert_eq!(reasons(&hill((1, 0), (2, 0))), [StepReason::Queue; 2]);
+    assert_eq!(reasons(&hill((3, 0), (0, 0))), [StepReason::Queue; 2]);
     // Livelier above, at either end.
-    assert_eq!(reasons(&hill((0, 100 * US), (0, 100 * US))), [Reason::Route; 2]);
-    assert_eq!(reasons(&hill((0, 100 * US + 1), (0, 0))), [Reason::Queue; 2]);
-    assert_eq!(reasons(&hill((0, 0), (0, 100 * US + 1))), [Reason::Queue; 2]);
+    assert_eq!(reasons(&hill((0, 100 * US), (0, 100 * US))), [StepReason::Route; 2]);
+    assert_eq!(reasons(&hill((0, 100 * US + 1), (0, 0))), [StepReason::Queue; 2]);
+    assert_eq!(reasons(&hill((0, 0), (0, 100 * US + 1))), [StepReason::Queue; 2]);
 }
 
 #[test]
 fn back_is_to_within_a_fifth() {
-    let of =
-        |fall: i64| reasons(&[Step { spread: [50 * US, 101 * US], ..step(300, 5 * MS) }, step(500, fall)]);
-    assert_eq!(of(-4 * MS), [Reason::Queue; 2]);
-    assert_eq!(of(-6 * MS), [Reason::Queue; 2]);
+    let of = |fall: i64| {
+        reasons(&[LevelStep { spread: [50 * US, 101 * US], ..step(300, 5 * MS) }, step(500, fall)])
+    };
+    assert_eq!(of(-4 * MS), [StepReason::Queue; 2]);
+    assert_eq!(of(-6 * MS), [StepReason::Queue; 2]);
     for fall in [-4 * MS + 1, -6 * MS - 1] {
-        assert_eq!(of(fall), [Reason::Route; 2]);
+        assert_eq!(of(fall), [StepReason::Route; 2]);
     }
     // A fall and the rise back are no hill.
-    let dip = [Step { spread: [101 * US, 50 * US], ..step(300, -5 * MS) }, step(500, 5 * MS)];
-    assert_eq!(reasons(&dip), [Reason::Route; 2]);
+    let dip = [LevelStep { spread: [101 * US, 50 * US], ..step(300, -5 * MS) }, step(500, 5 * MS)];
+    assert_eq!(reasons(&dip), [StepReason::Route; 2]);
     // Alone it must be three times as lively, by 20 us at least.
-    let alone = |high| reasons(&[Step { spread: [0, high], ..step(300, MS) }]);
-    assert_eq!([alone(60 * US), alone(60 * US + 1)], [[Reason::Route], [Reason::Queue]]);
+    let alone = |high| reasons(&[LevelStep { spread: [0, high], ..step(300, MS) }]);
+    assert_eq!([alone(60 * US), alone(60 * US + 1)], [[StepReason::Route], [StepReason::Queue]]);
 }
 
 #[test]
 fn what_falls_from_a_queue_is_no_route() {
     // A queue, and a fall by half of it: below where it began.
-    let of = |fall: Step| reasons(&[Step { ramp: 3, ..step(300, 5 * MS) }, fall]);
-    assert_eq!(of(step(500, -9 * MS)), [Reason::Queue; 2]);
-    assert_eq!(of(step(500, 20 * MS)), [Reason::Queue, Reason::Route]);
-    let of = |fall: Step| reasons(&[step(300, 2 * MS), fall]);
-    assert_eq!(of(step(500, -9 * MS)), [Reason::Route; 2]);
-    assert_eq!(of(Step { ramp: 3, ..step(500, -9 * MS) }), [Reason::Route, Reason::Queue]);
-    assert_eq!(of(Step { spread: [180 * US, 0], ..step(500, -9 * MS) }), [Reason::Route; 2]);
-    assert_eq!(of(Step { spread: [180 * US + 1, 0], ..step(500, -9 * MS) }), [Reason::Route, Reason::Queue]);
+    let of = |fall: LevelStep| reasons(&[LevelStep { ramp: 3, ..step(300, 5 * MS) }, fall]);
+    assert_eq!(of(step(500, -9 * MS)), [StepReason::Queue; 2]);
+    assert_eq!(of(step(500, 20 * MS)), [StepReason::Queue, StepReason::Route]);
+    let of = |fall: LevelStep| reasons(&[step(300, 2 * MS), fall]);
+    assert_eq!(of(step(500, -9 * MS)), [StepReason::Route; 2]);
+    assert_eq!(of(LevelStep { ramp: 3, ..step(500, -9 * MS) }), [StepReason::Route, StepReason::Queue]);
+    assert_eq!(of(LevelStep { spread: [180 * US, 0], ..step(500, -9 * MS) }), [StepReason::Route; 2]);
+    assert_eq!(
+        of(LevelStep { spread: [180 * US + 1, 0], ..step(500, -9 * MS) }),
+        [StepReason::Route, StepReason::Queue]
+    );
 }
 
 /// Whether the packets drain where the one at `drop` follows the one before by `apart` ns, for a fall at 500.
-fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: Noise) -> bool {
+fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNoise) -> bool {
     let at = |k: u32| if (k as usize) < drop { SECOND } else { SECOND + apart - period };
     let packets = every(period, 1000, |k| Some(at(k)));
     drains(&Test::new(1000, period, &packets).delays(), &step(place, -MS), noise)
@@ -159,7 +167,7 @@ fn a_queue_drains_as_fast_as_packets_can_follow() {
     assert_eq!(beside, [false, true, true, true, false]);
     // Sent farther apart than four times the noise, or 0.2 ms.
     assert_eq!(first(10..=MS, |period| is_drained(period, 500, 0, 500, NO_NOISE)), 200 * US + 1);
-    let noise = Noise { median: 0, p90: 100 * US };
+    let noise = DelayNoise { median: 0, p90: 100 * US };
     assert_eq!(first(10..=MS, |period| is_drained(period, 500, 0, 500, noise)), 400 * US + 1);
     assert!(!is_drained(MS, 500, 0, 999, NO_NOISE));
     let at = |place: usize| is_drained(MS, place.min(999), 0, place, NO_NOISE);
@@ -174,7 +182,7 @@ fn a_queue_drains_as_fast_as_packets_can_follow() {
         let found = explain(&test.delays(), &steps, &test.material(), NO_NOISE);
         found.iter().map(|f| f.1).collect::<Vec<_>>()
     };
-    assert_eq!([of(9 * MS), of(10 * MS)], [[Reason::Route; 2], [Reason::Queue; 2]]);
+    assert_eq!([of(9 * MS), of(10 * MS)], [[StepReason::Route; 2], [StepReason::Queue; 2]]);
 }
 
 /// What proves a step by `change` at 500 in this direction, of clocks like these.
@@ -210,8 +218,9 @@ fn a_host_that_says_its_clock_was_set_proves_it() {
     // Of a step nothing else explains the reason is the clock's.
     let mut test = test(|k| if k < 500 { 0 } else { 6 * MS });
     test.session.server.clock_step = Some(Span(6 * MS));
-    let found = explain(&test.delays(), &[Step { ramp: 9, ..step(500, 6 * MS) }], &test.material(), NO_NOISE);
-    assert_eq!(found[0].1, Reason::ReceiverClock);
+    let found =
+        explain(&test.delays(), &[LevelStep { ramp: 9, ..step(500, 6 * MS) }], &test.material(), NO_NOISE);
+    assert_eq!(found[0].1, StepReason::ReceiverClock);
 }
 
 /// The same where the probes' offset moved by so much, and the round trip became so much longer.
@@ -249,7 +258,7 @@ fn a_step_at_either_end_proves_nothing() {
 
 #[test]
 fn more_than_any_detour_is_a_clock_unless_the_probes_saw_it_stand() {
-    assert_eq!(first(0..=SECOND, |by| proven(by, false, |_| ()) == 'c'), LONGEST_DETOUR + 1);
+    assert_eq!(first(0..=SECOND, |by| proven(by, false, |_| ()) == 'c'), MAX_DETOUR_NS + 1);
     let change = 900 * MS;
     let probed = |moved: i64, longer| by_probes(change, false, moved as f64, longer);
     assert_eq!(first(0..=change / 2, |moved| probed(moved, 0) == 'c'), change / 3);
@@ -259,7 +268,7 @@ fn more_than_any_detour_is_a_clock_unless_the_probes_saw_it_stand() {
     // A ramp is no clock, nor what does not stay.
     let of = |ramp, end: u32| {
         let test = test(|k| if (500..end).contains(&k) { change } else { 0 });
-        proof(&test.delays(), &Step { ramp, ..step(500, change) }, &test.material(), NO_NOISE)
+        proof(&test.delays(), &LevelStep { ramp, ..step(500, change) }, &test.material(), NO_NOISE)
     };
     assert!(matches!(of(2, 1000), Proof::Clock) && matches!(of(3, 1000), Proof::None));
     assert!(matches!(of(0, 900), Proof::None));
@@ -272,7 +281,7 @@ fn packets_read_at_earlier_times_show_a_clock_and_overtaken_ones_a_route() {
         let packets = every(10 * MS, 1000, |k| Some(if k < 500 { SECOND } else { SECOND + change }));
         let base = Test::new(1000, 10 * MS, &packets);
         let test = if in_order { Test { series: as_read(packets), ..base } } else { base };
-        match proof(&test.delays(), &step(500, change), &test.material(), Noise { median: 0, p90 }) {
+        match proof(&test.delays(), &step(500, change), &test.material(), DelayNoise { median: 0, p90 }) {
             Proof::Clock => 'c',
             Proof::Route => 'r',
             Proof::None => '-',
@@ -292,13 +301,14 @@ fn another_time_to_live_is_another_route() {
     // Even of a ramp.
     let mut test = test(|k| if k < 500 { 0 } else { 5 * MS });
     test.notes.ttl = vec![(0, 64), (500, 60)];
-    let found = explain(&test.delays(), &[Step { ramp: 9, ..step(500, 5 * MS) }], &test.material(), NO_NOISE);
-    assert_eq!(found[0].1, Reason::Route);
+    let found =
+        explain(&test.delays(), &[LevelStep { ramp: 9, ..step(500, 5 * MS) }], &test.material(), NO_NOISE);
+    assert_eq!(found[0].1, StepReason::Route);
 }
 
 #[test]
 fn what_is_proven_is_no_queue() {
-    let all = |delay: fn(u32) -> i64, steps: &[Step], ttl: &[(u32, u8)]| {
+    let all = |delay: fn(u32) -> i64, steps: &[LevelStep], ttl: &[(u32, u8)]| {
         let mut test = test(delay);
         test.notes.ttl = ttl.to_vec();
         explain(&test.delays(), steps, &test.material(), NO_NOISE)
@@ -307,11 +317,17 @@ fn what_is_proven_is_no_queue() {
             .collect::<Vec<_>>()
     };
     let hill = |k: u32| if (300..500).contains(&k) { 55 * MS } else { 50 * MS };
-    let steps =
-        [Step { spread: [50 * US, 101 * US], ..step(300, 5 * MS) }, Step { ramp: 3, ..step(500, -5 * MS) }];
-    assert_eq!(all(hill, &steps, &[]), [Reason::Queue; 2]);
-    assert_eq!(all(hill, &steps, &[(0, 64), (300, 60), (500, 64)]), [Reason::Route; 2]);
-    assert_eq!(all(hill, &steps, &[(0, 64), (500, 64)]), [Reason::Route; 2], "no fall that may be a queue's");
+    let steps = [
+        LevelStep { spread: [50 * US, 101 * US], ..step(300, 5 * MS) },
+        LevelStep { ramp: 3, ..step(500, -5 * MS) },
+    ];
+    assert_eq!(all(hill, &steps, &[]), [StepReason::Queue; 2]);
+    assert_eq!(all(hill, &steps, &[(0, 64), (300, 60), (500, 64)]), [StepReason::Route; 2]);
+    assert_eq!(
+        all(hill, &steps, &[(0, 64), (500, 64)]),
+        [StepReason::Route; 2],
+        "no fall that may be a queue's"
+    );
 }
 
 #[test]
@@ -342,7 +358,7 @@ fn a_route_lasts_however_many_packets_are_sent_at_once() {
                 k @ 300..400 => 4000 * MS - time + (k - 300) * time / 99,
                 k => k * 10 * MS,
             };
-            jitlat_core::metrics::classify::Packet {
+            jitlat_core::metrics::classify::AcceptedPacket {
                 seq: k,
                 sent,
                 delay: if (300..400).contains(&k) { 51 * MS } else { 50 * MS },
@@ -355,6 +371,6 @@ fn a_route_lasts_however_many_packets_are_sent_at_once() {
             .map(|(_, r)| r)
             .collect::<Vec<_>>()
     };
-    assert_eq!(first(0..=990 * MS, |time| reasons(time) == [Reason::Route; 2]), SHORTEST);
-    assert_eq!(reasons(0), [Reason::Queue; 2]);
+    assert_eq!(first(0..=990 * MS, |time| reasons(time) == [StepReason::Route; 2]), MIN_ROUTE_TIME_NS);
+    assert_eq!(reasons(0), [StepReason::Queue; 2]);
 }

@@ -9,22 +9,22 @@ fn judged(causes: Vec<Cause>) -> Judgement {
     judged
 }
 
-fn lost(first: u32, length: u32, way: LostOn) -> LossRun {
+fn lost(first: u32, length: u32, way: LossSide) -> LossRun {
     LossRun { first, length, way }
 }
 
 /// The way on which packets 100 to 199 were lost.
 fn way_of_loss(id: CauseId, runs: &[LossRun]) -> Option<Direction> {
-    two_way(judged(vec![cause(id)]), [None, None], &Losses { runs }).answer.causes[0].direction
+    two_way(judged(vec![cause(id)]), [None, None], &RequestLosses { runs }).answer.causes[0].direction
 }
 
 #[test]
 fn nine_of_ten_lost_on_a_way_are_lost_there() {
     let of = |up: u32, down: u32, either: u32| {
         let runs = [
-            lost(100, up, LostOn::Up),
-            lost(100 + up, down, LostOn::Down),
-            lost(100 + up + down, either, LostOn::Either),
+            lost(100, up, LossSide::Up),
+            lost(100 + up, down, LossSide::Down),
+            lost(100 + up + down, either, LossSide::Either),
         ];
         way_of_loss(CauseId::RandomLoss, &runs)
     };
@@ -48,23 +48,23 @@ fn nine_of_ten_lost_on_a_way_are_lost_there() {
 #[test]
 fn packets_before_and_after_a_cause_do_not_count() {
     // Ten of the cause's own packets were lost on the way back, and many others on the way there.
-    let runs = [lost(0, 100, LostOn::Up), lost(150, 10, LostOn::Down), lost(200, 100, LostOn::Up)];
+    let runs = [lost(0, 100, LossSide::Up), lost(150, 10, LossSide::Down), lost(200, 100, LossSide::Up)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Down));
     // The first and the last packet are the cause's own.
     for first in [91, 199] {
-        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LostOn::Up)]), Some(Direction::Up));
+        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), Some(Direction::Up));
     }
     for first in [90, 200] {
-        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LostOn::Up)]), None);
+        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), None);
     }
     // Nine of the cause's own packets on the way there, one and a part of a longer run on the way back.
-    let runs = [lost(91, 18, LostOn::Up), lost(199, 50, LostOn::Down)];
+    let runs = [lost(91, 18, LossSide::Up), lost(199, 50, LossSide::Down)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Up));
 }
 
 #[test]
 fn losses_are_of_a_way_and_stalls_are_not() {
-    let up = |id| way_of_loss(id, &[lost(100, 100, LostOn::Up)]);
+    let up = |id| way_of_loss(id, &[lost(100, 100, LossSide::Up)]);
     for id in CauseId::ALL {
         let loses = [
             CauseId::Outage,
@@ -82,7 +82,7 @@ fn what_one_way_shows_at_that_time_is_of_that_way() {
     let id = CauseId::Queue;
     let at = |from_s, to_s| answer(Severity::Fair, vec![Cause { from_s, to_s, ..cause(id) }]);
     let shown = |ways: [Option<&Answer>; 2]| {
-        two_way(judged(vec![cause(id)]), ways, &Losses { runs: &[] }).answer.causes[0].direction
+        two_way(judged(vec![cause(id)]), ways, &RequestLosses { runs: &[] }).answer.causes[0].direction
     };
     let (there, elsewhere) = (at(1.0, 2.0), at(3.0, 4.0));
     assert_eq!(shown([Some(&there), Some(&elsewhere)]), Some(Direction::Up));
@@ -100,7 +100,7 @@ fn what_one_way_shows_at_that_time_is_of_that_way() {
     assert_eq!(shown([Some(&other), None]), None);
     for id in [CauseId::RouteChange, CauseId::Reordering] {
         let way = answer(Severity::Fair, vec![cause(id)]);
-        let both = two_way(judged(vec![cause(id)]), [None, Some(&way)], &Losses { runs: &[] });
+        let both = two_way(judged(vec![cause(id)]), [None, Some(&way)], &RequestLosses { runs: &[] });
         assert_eq!(both.answer.causes[0].direction, Some(Direction::Down));
     }
 }
@@ -110,7 +110,7 @@ fn the_far_clock_shows_on_the_ways_only() {
     let of = |round_trip: Vec<Cause>, id| {
         let way = answer(Severity::Good, vec![cause(id)]);
         let ids = |a: Answer| a.causes.iter().map(|c| c.id).collect::<Vec<_>>();
-        ids(two_way(judged(round_trip), [Some(&way), Some(&way)], &Losses { runs: &[] }).answer)
+        ids(two_way(judged(round_trip), [Some(&way), Some(&way)], &RequestLosses { runs: &[] }).answer)
     };
     assert_eq!(of(vec![], CauseId::ClockStep), [CauseId::ClockStep]);
     assert_eq!(of(vec![], CauseId::ClockSkew), [CauseId::ClockSkew]);
@@ -123,7 +123,7 @@ fn packets_under_way_while_a_clock_was_set_are_not_held() {
     let is_kept = |id, from_s, magnitude: i64| {
         let held = Cause { from_s, magnitude_ns: Some(magnitude), ..cause(id) };
         let set = Cause { magnitude_ns: Some(-100 * MS), ..cause(CauseId::ClockStep) };
-        let both = two_way(judged(vec![held, set]), [None, None], &Losses { runs: &[] });
+        let both = two_way(judged(vec![held, set]), [None, None], &RequestLosses { runs: &[] });
         both.answer.causes.iter().any(|c| c.id == id)
     };
     for id in [CauseId::ReceiverStall, CauseId::Queue] {

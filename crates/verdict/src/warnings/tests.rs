@@ -5,7 +5,7 @@ use jitlat_core::metrics::clock::Corrected;
 use jitlat_core::metrics::schedule_error::{HandedOver, Stretched};
 use jitlat_core::noise::Noise;
 use jitlat_core::spec::TestSpec;
-use jitlat_core::summary::Segment;
+use jitlat_core::summary::PathSegment;
 use jitlat_core::twoway::TwoWayFigures;
 
 /// Figures that nothing speaks against.
@@ -98,7 +98,8 @@ fn a_sample_may_be_none_or_small() {
 fn jumps_are_said_where_the_answer_names_one() {
     let jumps = |n: usize, id| {
         move |s: &mut Summary| {
-            s.segments = vec![Segment { step_ns: Some(3 * MS), first_seq: 70, ..Segment::default() }; n];
+            s.segments =
+                vec![PathSegment { step_ns: Some(3 * MS), first_seq: 70, ..PathSegment::default() }; n];
             s.answer = Some(answer(Severity::Good, vec![cause(id)]));
         }
     };
@@ -178,8 +179,8 @@ fn a_corrected_delay_lies_between_0_and_the_round_trip() {
     let set = |s: &mut Summary, ns| s.latency_corrected.as_mut().unwrap().min = Some(ns);
     let code = "corrected_out_of_range";
     // But for the hosts' own 0.1 ms.
-    assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_TIME + 1);
-    assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_TIME + 1);
+    assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_WAKE_UP_NS + 1);
+    assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_WAKE_UP_NS + 1);
     let behind_a_queue = |ns| {
         codes(|s| {
             set(s, ns);

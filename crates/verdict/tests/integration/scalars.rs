@@ -3,10 +3,12 @@
 use crate::common;
 use jitlat_core::answer::CauseId;
 use jitlat_core::record::Moment;
-use jitlat_core::scalars::{Applies, Better, Number, SCALARS, Scalar, ScalarSource, Unit, selectors};
+use jitlat_core::scalars::{
+    Applies, Better, ExactNumber, SCALARS, Scalar, ScalarSource, ScalarUnit, selectors,
+};
 use jitlat_core::{
-    Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, Summary, TestSpec, Transport, WallTime,
-    analyze,
+    Direction, PacketRecord, Schedule, Session, Span, Stamp, StampSource, Summary, TestSpec, Transport,
+    WallTime, analyze,
 };
 
 fn golden(name: &str) -> Summary {
@@ -21,14 +23,14 @@ fn row(figure: &Scalar) -> String {
     let kinds = [(one_way, "1"), (round_trips, "2"), (ways, "w"), (passive, "p")];
     let kinds: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
     let unit = match figure.unit {
-        Unit::Time => "ns",
-        Unit::Share => "share",
-        Unit::Packets => "packets",
-        Unit::Count | Unit::Plain { .. } => "",
-        Unit::PacketRate => "packets/s",
-        Unit::BitRate => "bit/s",
-        Unit::Ppm => "ppm",
-        Unit::Bytes => "bytes",
+        ScalarUnit::Time => "ns",
+        ScalarUnit::Share => "share",
+        ScalarUnit::Packets => "packets",
+        ScalarUnit::Count | ScalarUnit::Plain { .. } => "",
+        ScalarUnit::PacketRate => "packets/s",
+        ScalarUnit::BitRate => "bit/s",
+        ScalarUnit::Ppm => "ppm",
+        ScalarUnit::Bytes => "bytes",
     };
     let better = match figure.better {
         Better::Lower => "less",
@@ -55,7 +57,7 @@ fn each_figure_has_its_row_in_the_documentation() {
 #[test]
 fn figures_are_found_where_they_apply() {
     let summary = golden("b_wan_lossy_v1.log");
-    let known = |key: &str| Scalar::named(key).unwrap().of(&summary).map(Number::as_f64);
+    let known = |key: &str| Scalar::named(key).unwrap().of(&summary).map(ExactNumber::as_f64);
     assert_eq!(known("sent"), Some(summary.counts.sent as f64));
     assert_eq!(known("loss"), summary.loss.ratio);
     assert_eq!(known("mos"), summary.best_mos());
@@ -82,7 +84,7 @@ fn what_a_receiver_waits_on_purpose_is_no_stall() {
         let records = (0..20_000).map(|seq| {
             let sent = WallTime(1_763_697_000_000_000_000 + seq * 10_000);
             let mut record = PacketRecord::one_way(seq, sent, sent + Span::micros(50));
-            let kernel = |at| Stamp { at, source: Source::Kernel };
+            let kernel = |at| Stamp { at, source: StampSource::Kernel };
             record.set(Moment::Sent, kernel(sent));
             record.set(Moment::Arrived, kernel(sent + Span::micros(50)));
             // Each is read with those that came in the same millisecond.

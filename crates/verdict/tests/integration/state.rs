@@ -6,11 +6,13 @@ use crate::stream;
 use crate::stream::{PERIOD, session};
 use jitlat_core::analysis::PACKET_BYTES;
 use jitlat_core::record::Moment;
-use jitlat_core::scalars::{Number, Selector, selectors};
+use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
-use jitlat_core::state::{self, Merged, State};
+use jitlat_core::state::{self, Merged, SavedAnalysis};
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Flags, Options, PacketRecord, Session, Source, Span, Stamp, Summary, WallTime, analyze};
+use jitlat_core::{
+    Flags, Options, PacketRecord, Session, Span, Stamp, StampSource, Summary, WallTime, analyze,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -31,17 +33,17 @@ fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
     })
 }
 
-fn of(session: &Session, rows: &[PacketRecord]) -> State {
-    let mut state = State::new(session.clone(), &options());
+fn of(session: &Session, rows: &[PacketRecord]) -> SavedAnalysis {
+    let mut state = SavedAnalysis::new(session.clone(), &options());
     rows.iter().for_each(|row| state.push(row));
     state
 }
 
-fn again(state: &State) -> State {
-    State::load(&state.save().unwrap(), &options()).unwrap()
+fn again(state: &SavedAnalysis) -> SavedAnalysis {
+    SavedAnalysis::load(&state.save().unwrap(), &options()).unwrap()
 }
 
-fn json(state: State) -> Value {
+fn json(state: SavedAnalysis) -> Value {
     serde_json::to_value(state.finish()).unwrap()
 }
 
@@ -57,7 +59,7 @@ fn round_trips(n: u64, rows: &[PacketRecord]) -> (Session, Vec<PacketRecord>) {
         let mut record = *row;
         let arrived = row.arrived().unwrap();
         let took = if row.seq % 3 == 0 { 90_000 } else { 20_000 };
-        let at = |ns| Stamp { at: WallTime(ns), source: Source::User };
+        let at = |ns| Stamp { at: WallTime(ns), source: StampSource::User };
         record.set(Moment::Answered, at(arrived.0 + took));
         record.set(Moment::Returned, at(arrived.0 + took + 400_000 + row.seq % 5));
         record
@@ -110,13 +112,13 @@ proptest! {
         let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
         let session = with_id(session, "cut");
         let streaming = Options { streaming: true, ..options() };
-        let mut whole = State::new(session.clone(), &streaming);
+        let mut whole = SavedAnalysis::new(session.clone(), &streaming);
         rows.iter().for_each(|row| whole.push(row));
         let mut places: Vec<usize> = cuts.iter().map(|c| (*c).min(rows.len())).collect();
         places.extend([0, rows.len()]);
         places.sort_unstable();
         let begun = Session { ending: Ending::Interrupted, ..session.clone() };
-        let mut parts = State::new(begun.clone(), &streaming);
+        let mut parts = SavedAnalysis::new(begun.clone(), &streaming);
         for part in places.windows(2) {
             parts = again(&parts);
             parts.resume(begun.clone()).unwrap();
@@ -152,11 +154,11 @@ proptest! {
     ) {
         let session = session(n);
         let small = Options { memory: packets * PACKET_BYTES, ..options() };
-        let mut state = State::new(session.clone(), &small);
+        let mut state = SavedAnalysis::new(session.clone(), &small);
         for (k, row) in rows.iter().enumerate() {
             state.push(row);
             if k == stored {
-                state = State::load(&state.save().unwrap(), &small).unwrap();
+                state = SavedAnalysis::load(&state.save().unwrap(), &small).unwrap();
             }
         }
         let exact = of(&session, &rows);
@@ -164,6 +166,42 @@ proptest! {
         prop_assert_eq!(state.keeps_packets(), fits);
         let whole = if fits { exact } else { streaming(&session, &rows) };
         prop_assert_eq!(json(state).to_string(), json(whole).to_string());
+    }
+
+    /// Whether all packets fit the memory, some, or none.
+    #[test]
+    fn the_bytes_of_a_state_do_not_tell_how_its_rows_came(
+        (n, rows) in rows(),
+        two_way in any::<bool>(),
+        packets in prop_oneof![0u64..200, Just(1000)],
+        streaming in prop::bool::weighted(0.2),
+        parts in prop::collection::vec((0usize..260, any::<bool>(), any::<bool>()), 1..6),
+    ) {
+        let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
+        let session = with_id(session, "cut");
+        let options = Options { memory: packets * PACKET_BYTES, streaming, ..options() };
+        let mut whole = SavedAnalysis::new(session.clone(), &options);
+        rows.iter().for_each(|row| whole.push(row));
+        let bytes = whole.save().unwrap();
+        let (mut pushed, mut merged) = (SavedAnalysis::new(session.clone(), &options), SavedAnalysis::new(session.clone(), &options));
+        let mut rest = &rows[..];
+        for (length, at_once, stored) in parts.into_iter().chain([(rows.len(), true, true)]) {
+            let (part, later) = rest.split_at(length.min(rest.len()));
+            rest = later;
+            let mut apart = SavedAnalysis::new(session.clone(), &options);
+            for state in [&mut pushed, &mut apart] {
+                if at_once { state.push_all(part) } else { part.iter().for_each(|row| state.push(row)) }
+                if stored {
+                    *state = SavedAnalysis::load(&state.save().unwrap(), &options).unwrap();
+                }
+            }
+            merged.merge(apart).unwrap();
+        }
+        prop_assert!(pushed.save().unwrap() == bytes, "pushed");
+        // In constant memory what is merged is within an error of the whole.
+        if whole.keeps_packets() {
+            prop_assert!(merged.save().unwrap() == bytes, "merged");
+        }
     }
 
     #[test]
@@ -176,8 +214,8 @@ proptest! {
         let bytes = state.save().unwrap();
         let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
         changes.into_iter().for_each(|change| apply(change, &mut body));
-        if let Ok(mut state) = State::load(&state::seal(&body), &options()) {
-            let [mut before, after] = [&earlier, &later].map(State::clone);
+        if let Ok(mut state) = SavedAnalysis::load(&state::seal(&body), &options()) {
+            let [mut before, after] = [&earlier, &later].map(SavedAnalysis::clone);
             let _ = before.continue_with(state.clone());
             before.continue_with(after).ok();
             let _ = serde_json::to_string(&before.finish());
@@ -214,8 +252,8 @@ proptest! {
         let mut bytes = of(&session(n), &rows).save().unwrap();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        prop_assert!(State::load(&bytes, &options()).is_err());
-        prop_assert!(State::load(&bytes[..at], &options()).is_err());
+        prop_assert!(SavedAnalysis::load(&bytes, &options()).is_err());
+        prop_assert!(SavedAnalysis::load(&bytes[..at], &options()).is_err());
     }
 
     #[test]
@@ -226,13 +264,13 @@ proptest! {
         changes in prop::collection::vec(change(), 1..6),
     ) {
         let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
-        let mut state = State::new(session, &Options { streaming, ..options() });
+        let mut state = SavedAnalysis::new(session, &Options { streaming, ..options() });
         rows.iter().for_each(|row| state.push(row));
         let bytes = state.save().unwrap();
         // Behind the line and the checksum, which the enemy computes anew.
         let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
         changes.into_iter().for_each(|change| apply(change, &mut body));
-        if let Ok(state) = State::load(&state::seal(&body), &options()) {
+        if let Ok(state) = SavedAnalysis::load(&state::seal(&body), &options()) {
             let mut twice = state.clone();
             let _ = twice.merge(state.clone());
             let _ = twice.continue_with(state.clone());
@@ -265,14 +303,14 @@ fn differences(path: &str, a: &Value, b: &Value, found: &mut Vec<(String, Value,
 }
 
 /// The analysis in constant memory of `rows`, after a rest in a file.
-fn streaming(session: &Session, rows: &[PacketRecord]) -> State {
-    let mut state = State::new(session.clone(), &Options { streaming: true, ..options() });
+fn streaming(session: &Session, rows: &[PacketRecord]) -> SavedAnalysis {
+    let mut state = SavedAnalysis::new(session.clone(), &Options { streaming: true, ..options() });
     rows.iter().for_each(|row| state.push(row));
     again(&state)
 }
 
 /// Those of `parts` merged one after another, each after a rest in a file.
-fn merged(parts: Vec<State>) -> State {
+fn merged(parts: Vec<SavedAnalysis>) -> SavedAnalysis {
     let mut parts = parts.into_iter();
     let mut merged = parts.next().unwrap();
     for part in parts {
@@ -284,7 +322,7 @@ fn merged(parts: Vec<State>) -> State {
 
 /// Checks `parts`, merged, against the whole: equal but for percentiles, which may be a bucket apart, and the last digits
 /// of running filters; and that docs/metrics lists what is not.
-fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<State>, absent: &[&str]) {
+fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<SavedAnalysis>, absent: &[&str]) {
     let whole = streaming(session, rows);
     let merged = merged(parts);
     let mut found = Vec::new();
@@ -320,7 +358,7 @@ fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<State>, abs
     assert!(missing.is_empty(), "docs/metrics does not list {missing:?}");
 }
 
-fn split(session: &Session, rows: &[PacketRecord], cuts: &[usize]) -> Vec<State> {
+fn split(session: &Session, rows: &[PacketRecord], cuts: &[usize]) -> Vec<SavedAnalysis> {
     let mut places = vec![0];
     places.extend(cuts);
     places.push(rows.len());
@@ -437,13 +475,13 @@ fn a_long_analysis_in_constant_memory_goes_on_where_it_was_saved() {
     let streaming = Options { streaming: true, ..options() };
     for step in [1, 700] {
         let (session, rows) = long(20_000, step, 150);
-        let mut whole = State::new(session.clone(), &streaming);
+        let mut whole = SavedAnalysis::new(session.clone(), &streaming);
         rows.iter().for_each(|row| whole.push(row));
-        let mut parts = State::new(session.clone(), &streaming);
+        let mut parts = SavedAnalysis::new(session.clone(), &streaming);
         for part in rows.chunks(1777) {
             let bytes = parts.save().unwrap();
             assert!(bytes.len() < 1_000_000, "{}", bytes.len());
-            parts = State::load(&bytes, &streaming).unwrap();
+            parts = SavedAnalysis::load(&bytes, &streaming).unwrap();
             parts.resume(session.clone()).unwrap();
             part.iter().for_each(|row| parts.push(row));
         }
@@ -490,7 +528,7 @@ fn what_depends_on_the_seam_is_documented() {
     let (_, section) = docs.split_once("## Merging").expect("a section about merging");
     let section = section.split("\n## ").next().unwrap();
     let listed = |key: &str| section.contains(&format!("`{key}`"));
-    let number = |n: Option<Number>| n.map(Number::as_f64);
+    let number = |n: Option<ExactNumber>| n.map(ExactNumber::as_f64);
     let mut missing = Vec::new();
     for selector in selectors() {
         let key = selector.column();
@@ -570,7 +608,8 @@ fn tests_that_have_nothing_in_common_stay_apart() {
 
 #[test]
 fn what_is_no_state_is_said_to_be_none() {
-    let error = |bytes: &[u8]| State::load(bytes, &jitlat_verdict::options()).unwrap_err().to_string();
+    let error =
+        |bytes: &[u8]| SavedAnalysis::load(bytes, &jitlat_verdict::options()).unwrap_err().to_string();
     assert!(error(b"").contains("not a saved state"));
     assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved state"));
     assert!(error(b"# jitlat state 7\nabc").contains("of version 7"));
@@ -578,7 +617,9 @@ fn what_is_no_state_is_said_to_be_none() {
     assert!(error(&state::seal(b"")).contains("can be the state of no analysis"));
     let empty = analyze(&session(5), [], &jitlat_verdict::options());
     assert_eq!(
-        State::load(&of(&session(5), &[]).save().unwrap(), &jitlat_verdict::options()).unwrap().finish(),
+        SavedAnalysis::load(&of(&session(5), &[]).save().unwrap(), &jitlat_verdict::options())
+            .unwrap()
+            .finish(),
         empty
     );
 }

@@ -12,10 +12,10 @@ use crate::stream::{PERIOD, rows, session};
 use jitlat_core::helpers::Helpers;
 use jitlat_core::metrics::{bands, sizes};
 use jitlat_core::record::Moment;
-use jitlat_core::state::State;
+use jitlat_core::state::SavedAnalysis;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Analyzer, Options, PacketRecord, Session, Source, Span, Stamp, WallTime, analyze};
+use jitlat_core::{Analyzer, Options, PacketRecord, Session, Span, Stamp, StampSource, WallTime, analyze};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -321,7 +321,7 @@ fn with_headers(rows: &mut [PacketRecord], seen: u32) {
             row.set_size(Some(if changes && seen & 16 > 0 { 80 + (k % 3) as u16 } else { 80 }));
         }
         if seen & 4 > 0 {
-            let source = if seen & 8 > 0 || k % 50 > 0 { Source::Kernel } else { Source::User };
+            let source = if seen & 8 > 0 || k % 50 > 0 { StampSource::Kernel } else { StampSource::User };
             let at = row.sent().unwrap();
             row.set(Moment::Sent, Stamp { at, source });
             row.set_send_lag((k % 7 > 0).then_some(Span(i64::from(k % 97) * 20_000)));
@@ -402,7 +402,7 @@ fn answered(session: &mut Session, rows: &mut [PacketRecord]) {
     session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
     for (k, row) in rows.iter_mut().enumerate() {
         let at = row.arrived().unwrap();
-        let stamp = |by: i64| Stamp { at: WallTime(at.0 + by), source: Source::Kernel };
+        let stamp = |by: i64| Stamp { at: WallTime(at.0 + by), source: StampSource::Kernel };
         row.set(Moment::Returned, stamp(3_000_000));
         if k % 13 > 0 {
             row.set(Moment::Answered, stamp(1000));
@@ -435,7 +435,7 @@ proptest! {
             rest = later;
         }
         rows.iter().for_each(|row| one_by_one.push(row));
-        let saved = |analyzer: &Analyzer| State::of(session.clone(), analyzer.clone()).save().unwrap();
+        let saved = |analyzer: &Analyzer| SavedAnalysis::of(session.clone(), analyzer.clone()).save().unwrap();
         prop_assert!(saved(&at_once) == saved(&one_by_one), "the state");
         prop_assert_eq!(at_once.finish(&session), one_by_one.finish(&session));
     }

@@ -20,9 +20,9 @@ use tokio::runtime::Builder;
 pub const HAS_HTTPS: bool = cfg!(feature = "tls");
 
 /// What a request goes over.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> ByteStream for S {}
 
 /// Why something was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
 }
 
 /// The status of the answer.
-async fn ask(stream: impl Stream, request: Request<Body>) -> Result<StatusCode, PostError> {
+async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCode, PostError> {
     let failed = |e: hyper::Error| PostError::Failed(e.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
     tokio::spawn(connection);

@@ -1,6 +1,6 @@
 //! TLS for requests to `https://` addresses: rustls, with the certificate authorities of this system or of a file.
 
-use super::{PostError, Stream};
+use super::{ByteStream, PostError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
@@ -54,7 +54,7 @@ impl Trusted {
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> Result<impl Stream + use<>, PostError> {
+    ) -> Result<impl ByteStream + use<>, PostError> {
         let failed = |e: &dyn std::fmt::Display| PostError::Failed(e.to_string());
         let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
         let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;

@@ -1,23 +1,23 @@
 //! [`families`]: the samples of an archive, in families that have a name, a kind and a help text.
 
-use super::histogram::{Histogram, losses};
+use super::histogram::{MetricHistogram, losses};
 use super::pushes;
-use super::tally::{Added, Tally};
-use jitlat_archive::{Archive, Error, StreamTotal};
+use super::tally::{MetricsTally, TestTotals};
+use jitlat_archive::{Archive, ArchiveError, StreamTotal};
 
 /// Samples of one meaning.
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct SampleFamily {
     /// Without the ending `_total` of counters.
     pub name: &'static str,
     pub help: &'static str,
-    pub kind: Kind,
-    pub samples: Vec<(Labels, Value)>,
+    pub kind: FamilyKind,
+    pub samples: Vec<(Labels, SampleValue)>,
 }
 
 /// What a family's samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FamilyKind {
     Counter,
     Gauge,
     Histogram,
@@ -28,12 +28,12 @@ pub type Labels = std::rc::Rc<[(&'static str, String)]>;
 
 /// A sample.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum SampleValue {
     Number(f64),
-    Histogram(Box<Histogram>),
+    Histogram(Box<MetricHistogram>),
 }
 
-type Count = fn(&Added) -> u64;
+type Count = fn(&TestTotals) -> u64;
 
 /// Counters of packets: name, help, value.
 const COUNTERS: [(&str, &str, Count); 5] = [
@@ -44,10 +44,10 @@ const COUNTERS: [(&str, &str, Count); 5] = [
     ("jitlat_packets_reordered", "Packets that were overtaken.", |s| s.reordered),
 ];
 
-type Known = fn(&StreamTotal) -> Option<f64>;
+type TotalFn = fn(&StreamTotal) -> Option<f64>;
 
 /// Of the newest test: name, help, value.
-const GAUGES: [(&str, &str, Known); 3] = [
+const GAUGES: [(&str, &str, TotalFn); 3] = [
     ("jitlat_last_test_timestamp_seconds", "When the newest test began, seconds since 1970.", |s| {
         s.last_ns.map(|ns| ns as f64 / 1e9)
     }),
@@ -61,7 +61,7 @@ const GAUGES: [(&str, &str, Known); 3] = [
     }),
 ];
 
-type Distributed = fn(&StreamTotal, &Added) -> Histogram;
+type Distributed = fn(&StreamTotal, &TestTotals) -> MetricHistogram;
 
 /// Distributions: name, help, value.
 const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
@@ -81,48 +81,50 @@ const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
 ];
 
 /// All samples of `tally`, and of the catalogue beside it.
-pub fn families(tally: &Tally, archive: &Archive) -> Result<Vec<Family>, Error> {
+pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFamily>, ArchiveError> {
     let all = tally.streams.iter().filter_map(|s| Some((s, labels(s), tally.added(s.stream_id)?)));
-    let streams: Vec<(&StreamTotal, Labels, &Added)> = all.collect();
+    let streams: Vec<(&StreamTotal, Labels, &TestTotals)> = all.collect();
     let mut families = Vec::new();
     for (name, help, of) in COUNTERS {
-        let samples = streams.iter().map(|(_, l, s)| (l.clone(), Value::Number(of(s) as f64))).collect();
-        families.push(Family { name, help, kind: Kind::Counter, samples });
+        let samples =
+            streams.iter().map(|(_, l, s)| (l.clone(), SampleValue::Number(of(s) as f64))).collect();
+        families.push(SampleFamily { name, help, kind: FamilyKind::Counter, samples });
     }
     for (name, help, of) in GAUGES {
         let samples =
-            streams.iter().filter_map(|(s, l, _)| Some((l.clone(), Value::Number(of(s)?)))).collect();
-        families.push(Family { name, help, kind: Kind::Gauge, samples });
+            streams.iter().filter_map(|(s, l, _)| Some((l.clone(), SampleValue::Number(of(s)?)))).collect();
+        families.push(SampleFamily { name, help, kind: FamilyKind::Gauge, samples });
     }
     for (name, help, of) in HISTOGRAMS {
-        let samples = streams.iter().map(|(s, l, all)| (l.clone(), Value::Histogram(Box::new(of(s, all)))));
-        families.push(Family { name, help, kind: Kind::Histogram, samples: samples.collect() });
+        let samples =
+            streams.iter().map(|(s, l, all)| (l.clone(), SampleValue::Histogram(Box::new(of(s, all)))));
+        families.push(SampleFamily { name, help, kind: FamilyKind::Histogram, samples: samples.collect() });
     }
     let slots = archive.slots()?.into_iter().map(|(s, n)| {
         let labels = [("test", s.test), ("client", s.client), ("server", s.server), ("ending", s.ending)];
-        (labels.into(), Value::Number(n as f64))
+        (labels.into(), SampleValue::Number(n as f64))
     });
-    families.push(Family {
+    families.push(SampleFamily {
         name: "jitlat_slots",
         help: "Slots of the monitor's timetable, by how they ended: measured, or why not.",
-        kind: Kind::Counter,
+        kind: FamilyKind::Counter,
         samples: slots.collect(),
     });
     let one = |name, help, kind, value| {
-        let samples = vec![(Labels::from([]), Value::Number(value))];
-        Family { name, help, kind, samples }
+        let samples = vec![(Labels::from([]), SampleValue::Number(value))];
+        SampleFamily { name, help, kind, samples }
     };
     families.push(one(
         "jitlat_alert_messages_dropped",
         "Messages of alerts that were dropped or given up.",
-        Kind::Counter,
+        FamilyKind::Counter,
         archive.dropped_messages()? as f64,
     ));
     families.extend(pushes::families(archive)?);
     families.push(one(
         "jitlat_streams_left_out",
         "Streams without samples here, because there are too many.",
-        Kind::Gauge,
+        FamilyKind::Gauge,
         tally.left_out as f64,
     ));
     Ok(families)

@@ -15,7 +15,7 @@ pub const BUCKETS_US: [i64; 18] = [
 /// The schema of native histograms: 2^5 buckets between powers of two, each 2.2 % wide.
 pub const SCHEMA: i32 = 5;
 /// Half the width of the zero bucket of times, s: less than a nanosecond, so that it has what is zero and nothing else.
-pub const ZERO: f64 = 1.0 / (1u64 << 30) as f64;
+pub const ZERO_BUCKET_S: f64 = 1.0 / (1u64 << 30) as f64;
 
 /// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,18 +54,18 @@ impl Reduced {
     }
 
     /// As it is written.
-    pub fn histogram(&self) -> Histogram {
+    pub fn histogram(&self) -> MetricHistogram {
         let mut below = 0;
         let classic = BUCKETS_US.iter().zip(&self.classic).map(|(us, n)| {
             below += n;
             (*us as f64 / 1e6, below)
         });
-        Histogram {
+        MetricHistogram {
             classic: classic.collect(),
             count: self.classic.iter().sum(),
             sum: self.negative.is_empty().then_some(self.sum as f64 / 1e9),
             schema: SCHEMA,
-            zero_threshold: ZERO,
+            zero_threshold: ZERO_BUCKET_S,
             zero_count: self.zero,
             positive: self.positive.iter().map(|(k, n)| (*k, *n)).collect(),
             negative: self.negative.iter().map(|(k, n)| (*k, *n)).collect(),
@@ -75,7 +75,7 @@ impl Reduced {
 
 /// A histogram, classic and native.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
+pub struct MetricHistogram {
     /// Upper ends, and how many values are no larger; without the bucket that has no end.
     pub classic: Vec<(f64, u64)>,
     /// All values.
@@ -98,14 +98,14 @@ pub struct Histogram {
 const SHARES: [i32; 10] = [-13, -10, -8, -7, -6, -5, -4, -3, -2, 0];
 
 /// The losses of tests, by bucket, and the sum of their shares.
-pub fn losses(tests: &BTreeMap<i64, (u64, f64)>) -> Histogram {
+pub fn losses(tests: &BTreeMap<i64, (u64, f64)>) -> MetricHistogram {
     let at_most = |exponent: i32| {
         let end = i64::from(exponent) * 8;
         (2f64.powi(exponent), tests.range(..=end).map(|(_, (n, _))| n).sum())
     };
     let none = tests.get(&jitlat_archive::NO_LOSS).map_or(0, |(n, _)| *n);
     let some = tests.iter().filter(|(k, _)| **k != jitlat_archive::NO_LOSS);
-    Histogram {
+    MetricHistogram {
         classic: [(0.0, none)].into_iter().chain(SHARES.map(at_most)).collect(),
         count: tests.values().map(|(n, _)| n).sum(),
         sum: Some(tests.values().map(|(_, share)| share).sum()),

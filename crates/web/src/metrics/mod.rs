@@ -11,7 +11,7 @@ mod pushes;
 mod tally;
 mod text;
 
-pub use tally::Tally;
+pub use tally::MetricsTally;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -23,28 +23,29 @@ use families::families;
 use std::sync::{Arc, PoisonError};
 
 /// Most streams that have samples; how many are left out is a sample of its own.
-const MOST_STREAMS: usize = 2000;
+const MAX_STREAMS: usize = 2000;
 
 /// A form of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum MetricsFormat {
     /// Delimited messages of protobuf.
     Protobuf,
     OpenMetrics,
     Text,
 }
 
-impl Format {
+impl MetricsFormat {
     /// Best first.
-    const ALL: [Format; 3] = [Format::Protobuf, Format::OpenMetrics, Format::Text];
+    const ALL: [MetricsFormat; 3] =
+        [MetricsFormat::Protobuf, MetricsFormat::OpenMetrics, MetricsFormat::Text];
 
     fn kind(self) -> &'static str {
         match self {
-            Format::Protobuf => {
+            MetricsFormat::Protobuf => {
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
             }
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 
@@ -54,22 +55,22 @@ impl Format {
         let kind = parts.next().unwrap_or("");
         let has = |wanted: &str| range.split(';').any(|part| part.trim().eq_ignore_ascii_case(wanted));
         match self {
-            Format::Protobuf => {
+            MetricsFormat::Protobuf => {
                 kind.eq_ignore_ascii_case("application/vnd.google.protobuf")
                     && has("proto=io.prometheus.client.MetricFamily")
                     && has("encoding=delimited")
             }
-            Format::OpenMetrics => {
+            MetricsFormat::OpenMetrics => {
                 let other = parts.any(|part| part.starts_with("version=") && part != "version=1.0.0");
                 kind.eq_ignore_ascii_case("application/openmetrics-text") && !other
             }
-            Format::Text => kind.eq_ignore_ascii_case("text/plain"),
+            MetricsFormat::Text => kind.eq_ignore_ascii_case("text/plain"),
         }
     }
 
     /// The one that a client wants most; text for who says nothing of them.
-    fn wanted(accepted: &str) -> Format {
-        let weight = |format: Format| {
+    fn wanted(accepted: &str) -> MetricsFormat {
+        let weight = |format: MetricsFormat| {
             let ranges = accepted.split(',').filter(|range| format.is(range));
             let weights = ranges.map(|range| {
                 let q = range.split(';').find_map(|part| part.trim().strip_prefix("q="));
@@ -77,27 +78,30 @@ impl Format {
             });
             weights.fold(0.0, f64::max)
         };
-        let known = Format::ALL.map(|format| (format, weight(format)));
+        let known = MetricsFormat::ALL.map(|format| (format, weight(format)));
         let best = known.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
-        known.iter().find(|(_, weight)| *weight > 0.0 && *weight >= best).map_or(Format::Text, |(f, _)| *f)
+        known
+            .iter()
+            .find(|(_, weight)| *weight > 0.0 && *weight >= best)
+            .map_or(MetricsFormat::Text, |(f, _)| *f)
     }
 }
 
 /// The samples, in the format that is asked for.
 pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let format = Format::wanted(accepted);
+    let format = MetricsFormat::wanted(accepted);
     let own = app.clone();
     let made = app.read(move |archive| {
         // Two scrapes at once are one after the other: each brings the tally up to date.
         let mut tally = own.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.update(archive, MOST_STREAMS)?;
+        tally.update(archive, MAX_STREAMS)?;
         let families = families(&tally, archive)?;
         drop(tally);
         Ok::<Vec<u8>, Problem>(match format {
-            Format::Protobuf => protobuf::written(&families),
-            Format::OpenMetrics => text::written(&families, true).into_bytes(),
-            Format::Text => text::written(&families, false).into_bytes(),
+            MetricsFormat::Protobuf => protobuf::written(&families),
+            MetricsFormat::OpenMetrics => text::written(&families, true).into_bytes(),
+            MetricsFormat::Text => text::written(&families, false).into_bytes(),
         })
     });
     match made.await {
@@ -115,31 +119,31 @@ mod tests {
         let protobuf =
             "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
         for (accepted, format) in [
-            ("", Format::Text),
-            ("*/*", Format::Text),
-            ("text/html,application/xhtml+xml", Format::Text),
+            ("", MetricsFormat::Text),
+            ("*/*", MetricsFormat::Text),
+            ("text/html,application/xhtml+xml", MetricsFormat::Text),
             (
                 "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
-                Format::OpenMetrics,
+                MetricsFormat::OpenMetrics,
             ),
             // Prometheus 2.42, without and with native histograms.
             (
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                  text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-                Format::OpenMetrics,
+                MetricsFormat::OpenMetrics,
             ),
             (
                 &format!(
                     "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5"
                 ),
-                Format::Protobuf,
+                MetricsFormat::Protobuf,
             ),
-            (&format!("{protobuf};q=0.3,text/plain;q=0.5"), Format::Text),
-            (&format!("{protobuf};q=0"), Format::Text),
-            ("application/vnd.google.protobuf;encoding=text", Format::Text),
-            ("application/openmetrics-text;version=0.0.1", Format::Text),
+            (&format!("{protobuf};q=0.3,text/plain;q=0.5"), MetricsFormat::Text),
+            (&format!("{protobuf};q=0"), MetricsFormat::Text),
+            ("application/vnd.google.protobuf;encoding=text", MetricsFormat::Text),
+            ("application/openmetrics-text;version=0.0.1", MetricsFormat::Text),
         ] {
-            assert_eq!(Format::wanted(accepted), format, "{accepted}");
+            assert_eq!(MetricsFormat::wanted(accepted), format, "{accepted}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Samples as messages of `io.prometheus.client` (client_model's metrics.proto), each after its length: the format in which native
 //! histograms are scraped. Every histogram is classic and native, and a scraper takes what it knows.
 
-use super::families::{Family, Kind, Value};
-use super::histogram::Histogram;
+use super::families::{FamilyKind, SampleFamily, SampleValue};
+use super::histogram::MetricHistogram;
 use prost::Message;
 
 /// All of `families`.
-pub fn written(families: &[Family]) -> Vec<u8> {
+pub fn written(families: &[SampleFamily]) -> Vec<u8> {
     families.iter().flat_map(|family| of_family(family).encode_length_delimited_to_vec()).collect()
 }
 
@@ -21,7 +21,7 @@ mod model {
         #[prost(enumeration = "MetricType", optional, tag = "3")]
         pub r#type: Option<i32>,
         #[prost(message, repeated, tag = "4")]
-        pub metric: Vec<Metric>,
+        pub metric: Vec<ProtoMetric>,
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -33,15 +33,15 @@ mod model {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Metric {
+    pub struct ProtoMetric {
         #[prost(message, repeated, tag = "1")]
         pub label: Vec<LabelPair>,
         #[prost(message, optional, tag = "2")]
-        pub gauge: Option<Number>,
+        pub gauge: Option<ProtoNumber>,
         #[prost(message, optional, tag = "3")]
-        pub counter: Option<Number>,
+        pub counter: Option<ProtoNumber>,
         #[prost(message, optional, tag = "7")]
-        pub histogram: Option<Histogram>,
+        pub histogram: Option<ProtoHistogram>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -54,19 +54,19 @@ mod model {
 
     /// A counter or a gauge.
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Number {
+    pub struct ProtoNumber {
         #[prost(double, optional, tag = "1")]
         pub value: Option<f64>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Histogram {
+    pub struct ProtoHistogram {
         #[prost(uint64, optional, tag = "1")]
         pub sample_count: Option<u64>,
         #[prost(double, optional, tag = "2")]
         pub sample_sum: Option<f64>,
         #[prost(message, repeated, tag = "3")]
-        pub bucket: Vec<Bucket>,
+        pub bucket: Vec<ProtoBucket>,
         #[prost(sint32, optional, tag = "5")]
         pub schema: Option<i32>,
         #[prost(double, optional, tag = "6")]
@@ -84,7 +84,7 @@ mod model {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Bucket {
+    pub struct ProtoBucket {
         #[prost(uint64, optional, tag = "1")]
         pub cumulative_count: Option<u64>,
         #[prost(double, optional, tag = "2")]
@@ -100,23 +100,27 @@ mod model {
     }
 }
 
-fn of_family(family: &Family) -> model::MetricFamily {
+fn of_family(family: &SampleFamily) -> model::MetricFamily {
     let (ending, kind) = match family.kind {
-        Kind::Counter => ("_total", model::MetricType::Counter),
-        Kind::Gauge => ("", model::MetricType::Gauge),
-        Kind::Histogram => ("", model::MetricType::Histogram),
+        FamilyKind::Counter => ("_total", model::MetricType::Counter),
+        FamilyKind::Gauge => ("", model::MetricType::Gauge),
+        FamilyKind::Histogram => ("", model::MetricType::Histogram),
     };
     let metric = family.samples.iter().map(|(labels, value)| {
         let label = labels.iter().map(|(name, value)| model::LabelPair {
             name: Some(name.to_string()),
             value: Some(value.to_string()),
         });
-        let mut metric = model::Metric { label: label.collect(), ..model::Metric::default() };
+        let mut metric = model::ProtoMetric { label: label.collect(), ..model::ProtoMetric::default() };
         match value {
-            Value::Histogram(of) => metric.histogram = Some(histogram(of)),
-            Value::Number(value) => {
-                let number = Some(model::Number { value: Some(*value) });
-                if family.kind == Kind::Counter { metric.counter = number } else { metric.gauge = number }
+            SampleValue::Histogram(of) => metric.histogram = Some(histogram(of)),
+            SampleValue::Number(value) => {
+                let number = Some(model::ProtoNumber { value: Some(*value) });
+                if family.kind == FamilyKind::Counter {
+                    metric.counter = number
+                } else {
+                    metric.gauge = number
+                }
             }
         }
         metric
@@ -129,19 +133,19 @@ fn of_family(family: &Family) -> model::MetricFamily {
     }
 }
 
-fn histogram(of: &Histogram) -> model::Histogram {
+fn histogram(of: &MetricHistogram) -> model::ProtoHistogram {
     let classic = of.classic.iter().copied().chain([(f64::INFINITY, of.count)]);
     let mut positive_span = spans(&of.positive);
     if of.positive.is_empty() && of.negative.is_empty() {
         // Without a span that says so it would not be a native histogram.
         positive_span.push(model::BucketSpan { offset: Some(0), length: Some(0) });
     }
-    model::Histogram {
+    model::ProtoHistogram {
         sample_count: Some(of.count),
         // A sum cannot be left out here: one that could become smaller is not a number.
         sample_sum: Some(of.sum.unwrap_or(f64::NAN)),
         bucket: classic
-            .map(|(end, below)| model::Bucket { cumulative_count: Some(below), upper_bound: Some(end) })
+            .map(|(end, below)| model::ProtoBucket { cumulative_count: Some(below), upper_bound: Some(end) })
             .collect(),
         schema: Some(of.schema),
         zero_threshold: Some(of.zero_threshold),
@@ -180,7 +184,7 @@ mod tests {
     /// As protoc 3.21 encodes the same: a histogram of schema 3 with the buckets -2, -1 and 2, and zero.
     #[test]
     fn spans_and_deltas_are_those_of_client_model() {
-        let of = Histogram {
+        let of = MetricHistogram {
             classic: vec![(1.0, 6)],
             count: 7,
             sum: Some(1.5),
@@ -197,7 +201,7 @@ mod tests {
              28 06 31 00 00 00 00 00 00 d0 3f 38 01 62 04 08 03 10 02 62 04 08 04 10 01 6a 03 06 03 02"
         );
         // One without values is native, too.
-        let empty = histogram(&Histogram { schema: 5, ..Histogram::default() }).encode_to_vec();
+        let empty = histogram(&MetricHistogram { schema: 5, ..MetricHistogram::default() }).encode_to_vec();
         assert!(text(&empty).ends_with("62 04 08 00 10 00"), "{}", text(&empty));
     }
 }

@@ -1,27 +1,27 @@
-//! [`Tally`]: what every test that ever entered the archive adds up to, of each stream. The first look reads it all, each further one what
+//! [`MetricsTally`]: what every test that ever entered the archive adds up to, of each stream. The first look reads it all, each further one what
 //! entered since.
 
 use super::histogram::Reduced;
-use jitlat_archive::{Archive, Error, StreamTotal};
+use jitlat_archive::{Archive, ArchiveError, StreamTotal};
 use jitlat_core::pool::Pool;
 use std::collections::HashMap;
 
 /// What is known, as of the last look.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct MetricsTally {
     /// Tests that had entered by then; `None` before the first look.
     entered: Option<i64>,
     /// The streams, in the order in which they became known: what the catalogue says, with the pool of the new tests only.
     pub streams: Vec<StreamTotal>,
     /// Of each stream, by its number, all tests.
-    all: HashMap<i64, Added>,
+    all: HashMap<i64, TestTotals>,
     /// Streams that are not in the list, because it is full.
     pub left_out: u64,
 }
 
 /// What tests add up to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Added {
+pub struct TestTotals {
     pub tests: u64,
     pub sent: u64,
     pub lost: u64,
@@ -31,7 +31,7 @@ pub struct Added {
     pub variation: Reduced,
 }
 
-impl Added {
+impl TestTotals {
     fn add(&mut self, pool: &Pool) {
         self.tests += pool.tests;
         self.sent += pool.sent;
@@ -43,12 +43,12 @@ impl Added {
     }
 }
 
-impl Tally {
+impl MetricsTally {
     /// Takes up what entered the archive since the last look.
     ///
     /// # Errors
-    /// [`Error`]; then the next look reads all of it.
-    pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), Error> {
+    /// [`ArchiveError`]; then the next look reads all of it.
+    pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), ArchiveError> {
         let before = self.entered.take();
         // A folder that was replaced has fewer tests, or other streams: then nothing that is known is true of it.
         let entered = archive.entered()?;
@@ -78,7 +78,7 @@ impl Tally {
     }
 
     /// All tests of a stream.
-    pub fn added(&self, stream: i64) -> Option<&Added> {
+    pub fn added(&self, stream: i64) -> Option<&TestTotals> {
         self.all.get(&stream)
     }
 }

@@ -1,11 +1,11 @@
 //! Samples in Prometheus' text format, or as OpenMetrics: histograms are classic there.
 
-use super::families::{Family, Kind, Labels, Value};
-use super::histogram::Histogram;
+use super::families::{FamilyKind, Labels, SampleFamily, SampleValue};
+use super::histogram::MetricHistogram;
 use std::fmt::Write;
 
 /// All of `families`.
-pub fn written(families: &[Family], is_open: bool) -> String {
+pub fn written(families: &[SampleFamily], is_open: bool) -> String {
     let mut out = String::with_capacity(1 << 16);
     for family in families {
         write(&mut out, family, is_open);
@@ -16,28 +16,28 @@ pub fn written(families: &[Family], is_open: bool) -> String {
     out
 }
 
-fn write(out: &mut String, family: &Family, is_open: bool) {
-    let Family { name, help, kind, samples } = family;
+fn write(out: &mut String, family: &SampleFamily, is_open: bool) {
+    let SampleFamily { name, help, kind, samples } = family;
     // Samples of counters end in `_total`; in OpenMetrics their family does not.
-    let ending = if *kind == Kind::Counter { "_total" } else { "" };
+    let ending = if *kind == FamilyKind::Counter { "_total" } else { "" };
     let of_family = if is_open { "" } else { ending };
     let kind = match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        FamilyKind::Counter => "counter",
+        FamilyKind::Gauge => "gauge",
+        FamilyKind::Histogram => "histogram",
     };
     let _ = writeln!(out, "# HELP {name}{of_family} {help}\n# TYPE {name}{of_family} {kind}");
     for (labels, value) in samples {
         let text = labelled(labels);
         match value {
-            Value::Number(value) if text.is_empty() => drop(writeln!(out, "{name}{ending} {value}")),
-            Value::Number(value) => drop(writeln!(out, "{name}{ending}{{{text}}} {value}")),
-            Value::Histogram(histogram) => classic(out, name, &text, histogram),
+            SampleValue::Number(value) if text.is_empty() => drop(writeln!(out, "{name}{ending} {value}")),
+            SampleValue::Number(value) => drop(writeln!(out, "{name}{ending}{{{text}}} {value}")),
+            SampleValue::Histogram(histogram) => classic(out, name, &text, histogram),
         }
     }
 }
 
-fn classic(out: &mut String, name: &str, labels: &str, of: &Histogram) {
+fn classic(out: &mut String, name: &str, labels: &str, of: &MetricHistogram) {
     for (end, below) in &of.classic {
         let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{end:?}\"}} {below}");
     }

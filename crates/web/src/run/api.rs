@@ -3,12 +3,12 @@
 use super::feed::LiveRun;
 use super::start::{event, off, start};
 use super::watched::RunNow;
-use super::{Offer, RunLimits, Wish};
+use super::{RunLimits, RunOffer, RunRequest};
 use crate::app::App;
-use crate::change::Role;
+use crate::change::UserRole;
 use crate::events::sent;
 use crate::problem::Problem;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Most bytes of a wish.
-pub const MOST_BODY: usize = 4096;
+pub const MAX_BODY_BYTES: usize = 4096;
 
 /// What may be run, and what was.
 #[derive(Clone, Debug, Serialize)]
@@ -28,7 +28,7 @@ pub struct RunsNow {
     /// Whether who asks may start tests.
     pub may_run: bool,
     /// What may be asked for.
-    pub offer: Offer,
+    pub offer: RunOffer,
     /// How much of it.
     pub limits: LimitsNow,
     /// Tests that were asked for since the page was started, the newest first.
@@ -65,10 +65,10 @@ impl LimitsNow {
 }
 
 /// What may be run, and what was.
-pub fn runs(archive: &Archive, asked: &Asked) -> Result<RunsNow, Problem> {
+pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem> {
     let runs = asked.app.runs.as_ref().ok_or_else(off)?;
     Ok(RunsNow {
-        may_run: asked.role == Role::Run,
+        may_run: asked.role == UserRole::Run,
         offer: runs.runner.offer(archive)?,
         limits: LimitsNow::of(&runs.limits),
         runs: asked.app.table.all().iter().map(|run| RunNow::of(run)).collect(),
@@ -76,7 +76,7 @@ pub fn runs(archive: &Archive, asked: &Asked) -> Result<RunsNow, Problem> {
 }
 
 /// A test.
-pub fn run(_: &Archive, asked: &Asked) -> Result<RunNow, Problem> {
+pub fn run(_: &Archive, asked: &RouteRequest) -> Result<RunNow, Problem> {
     Ok(RunNow::of(&*find(&asked.app, asked.part(0))?))
 }
 
@@ -97,7 +97,7 @@ pub fn starting() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, request: Request| async move {
         let run = async {
             let body = body(&app, request).await?;
-            let wish: Wish = serde_json::from_slice(&body)
+            let wish: RunRequest = serde_json::from_slice(&body)
                 .map_err(|e| Problem::Wrong(format!("This is no wish for a test: {e}.")))?;
             start(&app, wish).await
         };
@@ -147,10 +147,12 @@ pub fn following() -> MethodRouter<Arc<App>> {
 
 /// The body of a request, if it is short.
 pub async fn body(app: &App, request: Request) -> Result<Bytes, Problem> {
-    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MOST_BODY)).await;
+    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
     match body {
         Ok(Ok(body)) => Ok(body),
-        _ => Err(Problem::Wrong(format!("What was sent is longer than {MOST_BODY} bytes, or did not come."))),
+        _ => Err(Problem::Wrong(format!(
+            "What was sent is longer than {MAX_BODY_BYTES} bytes, or did not come."
+        ))),
     }
 }
 

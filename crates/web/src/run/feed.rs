@@ -3,8 +3,8 @@
 //! The thread that converses with the far host leaves copies of the events here, and waits for nobody: those that watch take
 //! them from time to time. If nobody does, packets are counted instead of kept.
 
-use super::watched::Watched;
-use super::{Planned, Wish};
+use super::watched::WatchedRun;
+use super::{Planned, RunRequest};
 use crate::events::Watchers;
 use jitlat_archive::TestId;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Most packets that wait to be looked at, of 64 bytes each.
-const MOST_WAITING: usize = 1 << 18;
+const MAX_WAITING_PACKETS: usize = 1 << 18;
 
 /// How far a test is, apart from its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum RunStatus {
     /// It was asked for.
     Asked,
     /// It starts at this time, ns since 1970.
@@ -33,9 +33,9 @@ pub enum Status {
     Failed(String),
 }
 
-impl Status {
+impl RunStatus {
     fn is_over(&self) -> bool {
-        matches!(self, Status::Ended(_) | Status::Failed(_))
+        matches!(self, RunStatus::Ended(_) | RunStatus::Failed(_))
     }
 }
 
@@ -43,21 +43,21 @@ impl Status {
 #[derive(Debug)]
 pub struct LiveRun {
     pub id: String,
-    pub wish: Wish,
+    pub wish: RunRequest,
     pub planned: Planned,
     /// When it was asked for, ns since 1970.
     pub created_ns: i64,
     stop: Arc<AtomicBool>,
     begun: Instant,
-    news: Mutex<News>,
-    pub watched: Mutex<Watched>,
+    news: Mutex<FeedNews>,
+    pub watched: Mutex<WatchedRun>,
     pub watchers: Watchers,
 }
 
 /// What those who watch have not taken yet.
 #[derive(Debug)]
-struct News {
-    status: Status,
+struct FeedNews {
+    status: RunStatus,
     events: Vec<(SteadyTime, Happened)>,
     packets: usize,
     /// Whether the packets of each stream arrive here, so that they are known before the end.
@@ -144,17 +144,17 @@ impl Happened {
 }
 
 impl LiveRun {
-    pub fn new(wish: &Wish, planned: Planned, created_ns: i64) -> Arc<LiveRun> {
+    pub fn new(wish: &RunRequest, planned: Planned, created_ns: i64) -> Arc<LiveRun> {
         Arc::new(LiveRun {
             id: identity(created_ns),
-            watched: Mutex::new(Watched::new(&wish.host)),
+            watched: Mutex::new(WatchedRun::new(&wish.host)),
             wish: wish.clone(),
             planned,
             created_ns,
             stop: Arc::default(),
             begun: Instant::now(),
-            news: Mutex::new(News {
-                status: Status::Asked,
+            news: Mutex::new(FeedNews {
+                status: RunStatus::Asked,
                 events: Vec::new(),
                 packets: 0,
                 here: Vec::new(),
@@ -163,11 +163,11 @@ impl LiveRun {
         })
     }
 
-    fn news(&self) -> MutexGuard<'_, News> {
+    fn news(&self) -> MutexGuard<'_, FeedNews> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RunStatus {
         self.news().status.clone()
     }
 
@@ -186,7 +186,7 @@ impl LiveRun {
     }
 
     /// What is known of it, with all that has happened until now.
-    pub fn look(&self) -> MutexGuard<'_, Watched> {
+    pub fn look(&self) -> MutexGuard<'_, WatchedRun> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let events = {
             let mut news = self.news();
@@ -219,19 +219,19 @@ impl RunFeed {
 
     /// It starts at this time, ns since 1970.
     pub fn waits(&self, until_ns: i64) {
-        self.0.news().status = Status::Waiting(until_ns);
+        self.0.news().status = RunStatus::Waiting(until_ns);
     }
 
     /// It has started.
     pub fn started(&self) {
-        self.0.news().status = Status::Running;
+        self.0.news().status = RunStatus::Running;
     }
 
     /// It has ended, and is in the archive as these tests; or why there is none.
     pub fn ended(&self, result: Result<Vec<TestId>, String>) {
         self.0.news().status = match result {
-            Ok(tests) => Status::Ended(tests),
-            Err(why) => Status::Failed(why),
+            Ok(tests) => RunStatus::Ended(tests),
+            Err(why) => RunStatus::Failed(why),
         };
     }
 }
@@ -251,7 +251,7 @@ impl Observer for RunFeed {
         }
         let Some(mut happened) = Happened::of(event) else { return };
         if let Happened::Arrived { stream, records } | Happened::Records { stream, records } = &happened {
-            if news.packets + records.len() > MOST_WAITING {
+            if news.packets + records.len() > MAX_WAITING_PACKETS {
                 happened = Happened::Missed { stream: *stream, packets: records.len() as u64 };
             } else {
                 news.packets += records.len();

@@ -3,14 +3,14 @@
 use super::api::{body, runs as read_runs};
 use super::start::start;
 use super::watched::{RunNow, RunState};
-use super::{Offer, Refusal, Wish, api::RunsNow, table};
+use super::{RunOffer, RunRefusal, RunRequest, api::RunsNow, table};
 use crate::access::token_form;
 use crate::app::App;
-use crate::change::{FormSecret, Role};
-use crate::page::{self, Tab};
+use crate::change::{FormSecret, UserRole};
+use crate::page::{self, PageTab};
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::routes::Asked;
+use crate::routes::RouteRequest;
 use crate::times;
 use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -28,24 +28,24 @@ pub const SECRET: &str = "secret";
 pub fn asking() -> MethodRouter<Arc<App>> {
     get(
         |State(app): State<Arc<App>>,
-         Extension(role): Extension<Role>,
+         Extension(role): Extension<UserRole>,
          headers: HeaderMap,
          RawQuery(query): RawQuery| async move {
             let query = Query::parse(&query.unwrap_or_default());
-            let wish = Wish::of_form(|name| query.get(name));
+            let wish = RunRequest::of_form(|name| query.get(name));
             answer(&app, role, &headers, wish, None).await
         },
     )
     .post(
         |State(app): State<Arc<App>>,
-         Extension(role): Extension<Role>,
+         Extension(role): Extension<UserRole>,
          headers: HeaderMap,
          request: Request| async move {
             let form = match own_form(&app, &headers, request).await {
                 Ok(form) => form,
                 Err(problem) => return problem.into_response(),
             };
-            let wish = Wish::of_form(|name| form.get(name));
+            let wish = RunRequest::of_form(|name| form.get(name));
             match start(&app, wish.clone()).await {
                 Ok(run) => to(&format!("/run/{}", run.id)),
                 Err(Problem::Refused(refusal)) => answer(&app, role, &headers, wish, Some(refusal)).await,
@@ -91,20 +91,20 @@ async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Qu
 
 async fn answer(
     app: &Arc<App>,
-    role: Role,
+    role: UserRole,
     headers: &HeaderMap,
-    wish: Wish,
-    refusal: Option<Refusal>,
+    wish: RunRequest,
+    refusal: Option<RunRefusal>,
 ) -> Response {
     if app.runs.is_none() {
         return off().into_response();
     }
     let status = match refusal {
         None => StatusCode::OK,
-        Some(Refusal::Wish(..)) => StatusCode::BAD_REQUEST,
-        Some(Refusal::Busy(_)) => StatusCode::CONFLICT,
+        Some(RunRefusal::Wish(..)) => StatusCode::BAD_REQUEST,
+        Some(RunRefusal::Busy(_)) => StatusCode::CONFLICT,
     };
-    let asked = Asked::of(app, role);
+    let asked = RouteRequest::of(app, role);
     let made = move |archive: &Archive, secret: &str| {
         let all = read_runs(archive, &asked)?;
         Ok(write(&all, secret, &wish, refusal.as_ref()))
@@ -142,10 +142,10 @@ fn off() -> Html<String> {
             code { "[web]" } " of a monitor’s file. Until then nothing can be changed through it."
         }
     };
-    page::page("Run a test", Tab::Run, &html! { p.what { "Running tests from this page is off" } }, &main)
+    page::page("Run a test", PageTab::Run, &html! { p.what { "Running tests from this page is off" } }, &main)
 }
 
-fn write(all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) -> String {
+fn write(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefusal>) -> String {
     let header = html! { p.what { "From " (all.offer.from) " to another host, watched while it runs" } };
     let main = html! {
         @if let Some(refusal) = refusal {
@@ -164,16 +164,16 @@ fn write(all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) ->
         }
         (recent(&all.runs))
     };
-    page::page("Run a test", Tab::Run, &header, &main).0
+    page::page("Run a test", PageTab::Run, &header, &main).0
 }
 
 /// The form.
-fn form(all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) -> Markup {
+fn form(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefusal>) -> Markup {
     let wrong = match refusal {
-        Some(Refusal::Wish(field, _)) => field.as_str(),
+        Some(RunRefusal::Wish(field, _)) => field.as_str(),
         _ => "",
     };
-    let Offer { hosts, tests, profiles, .. } = &all.offer;
+    let RunOffer { hosts, tests, profiles, .. } = &all.offer;
     let shown = |host: &super::HostOffer| match (host.name == host.address, host.only_answers) {
         (true, false) => host.name.clone(),
         (true, true) => format!("{} (round trips)", host.name),

@@ -1,7 +1,7 @@
 //! Tests that are started from a page, and watched there.
 //!
-//! * [`Runner`] – what makes them: the command has one; [`Offer`], [`Wish`], [`Planned`] – what passes between it and the page
-//! * [`Runs`] – who may start them, and how much; `table` – those there are
+//! * [`Runner`] – what makes them: the command has one; [`RunOffer`], [`RunRequest`], [`Planned`] – what passes between it and the page
+//! * [`PageRuns`] – who may start them, and how much; `table` – those there are
 //! * [`feed`] – what happens in one; `watched` – what is known of it, and its figures
 //! * `form` – `/run`, where one is asked for; `page` – `/run/ID`, where it is watched; `api` – both as JSON
 
@@ -15,7 +15,7 @@ pub mod watched;
 
 pub use feed::RunFeed;
 pub use table::RunLimits;
-pub(crate) use table::Table;
+pub(crate) use table::RunTable;
 
 use crate::token::Token;
 use jitlat_archive::Archive;
@@ -30,25 +30,25 @@ pub trait Runner: Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of the archive, which knows hosts.
-    fn offer(&self, archive: &Archive) -> Result<Offer, jitlat_archive::Error>;
+    fn offer(&self, archive: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError>;
 
     /// What a test would send.
     ///
     /// # Errors
     /// What cannot be understood of it.
-    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal>;
+    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal>;
 
     /// Starts a test, now or when there is room for it, and says there what becomes of it.
     ///
     /// # Errors
     /// Why it is never started.
-    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal>;
+    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal>;
 }
 
 /// What may be asked for.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Offer {
+pub struct RunOffer {
     /// The name of this host, where tests start.
     pub from: String,
     /// With which hosts.
@@ -87,7 +87,7 @@ pub struct TestOffer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct Wish {
+pub struct RunRequest {
     /// The far host, by its name in the offer.
     pub host: String,
     /// What is measured, by its id in the offer; empty: the first.
@@ -106,11 +106,11 @@ pub struct Wish {
     pub size: String,
 }
 
-impl Wish {
+impl RunRequest {
     /// The wish that a form makes, by the value of each field.
-    pub(crate) fn of_form<'a>(value: impl Fn(&str) -> Option<&'a str>) -> Wish {
+    pub(crate) fn of_form<'a>(value: impl Fn(&str) -> Option<&'a str>) -> RunRequest {
         let of = |name: &str| value(name).unwrap_or("").to_owned();
-        Wish {
+        RunRequest {
             host: of("host"),
             test: of("test"),
             direction: of("direction"),
@@ -145,25 +145,25 @@ impl Planned {
 
 /// Why a test is not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RunRefusal {
     /// Something of the wish is wrong or not allowed: the field, empty for the whole, and what to write.
     Wish(String, String),
     /// There is no room for it now: until when, or for what.
     Busy(String),
 }
 
-impl Refusal {
+impl RunRefusal {
     /// Why, in a sentence.
     pub fn why(&self) -> &str {
         match self {
-            Refusal::Wish(_, why) | Refusal::Busy(why) => why,
+            RunRefusal::Wish(_, why) | RunRefusal::Busy(why) => why,
         }
     }
 }
 
 /// Running tests from the page.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct PageRuns {
     /// Makes them.
     pub runner: Arc<dyn Runner>,
     /// Who may start and stop them.

@@ -4,12 +4,12 @@ use super::api::find;
 use super::form::{SECRET, with_secret};
 use super::watched::{RunNow, RunState, RunStream, plot};
 use crate::app::App;
-use crate::change::Role;
+use crate::change::UserRole;
 use crate::chart::{share, time};
-use crate::page::{self, Tab, encoded};
+use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::verdict::Verdict;
+use crate::verdict::TestVerdict;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub fn watching() -> MethodRouter<Arc<App>> {
     get(
         |State(app): State<Arc<App>>,
-         Extension(role): Extension<Role>,
+         Extension(role): Extension<UserRole>,
          Path(id): Path<String>,
          headers: HeaderMap,
          RawQuery(query): RawQuery| async move {
@@ -42,7 +42,7 @@ pub fn watching() -> MethodRouter<Arc<App>> {
                 };
                 let now = RunNow::of(&run);
                 let figures = run.look().figures(plot);
-                let may_stop = role == Role::Run;
+                let may_stop = role == UserRole::Run;
                 Ok(write(archive, &now, plot, &figures, may_stop.then_some(secret)))
             };
             with_secret(&app, &headers, StatusCode::OK, made).await
@@ -63,7 +63,7 @@ fn write(
             // Without scripts the page is loaded again by itself.
             noscript { meta http-equiv="refresh" content="2"; }
         }
-        (page::navigation(Tab::Run))
+        (page::navigation(PageTab::Run))
     };
     let main = html! {
         main #main data-events={"/api/v1/runs/" (now.id) "/events"} {
@@ -130,7 +130,7 @@ fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
     let answer = stream.answer.as_deref().zip(stream.severity).filter(|_| now.tests.is_empty());
     html! {
         @if let Some((answer, severity)) = answer {
-            @let verdict = Verdict::named(severity);
+            @let verdict = TestVerdict::named(severity);
             p.(verdict.word()) {
                 b.level { (verdict.sign()) " " (verdict.word()) }
                 " so far" (of) ": " (without_word(answer, severity))

@@ -1,8 +1,8 @@
 //! Starts a test that somebody wants, within the limits.
 
-use super::feed::{LiveRun, RunFeed, Status};
+use super::feed::{LiveRun, RunFeed, RunStatus};
 use super::watched::RunNow;
-use super::{HostOffer, Refusal, Runs, Wish};
+use super::{HostOffer, PageRuns, RunRefusal, RunRequest};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::times;
@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// How often what has happened in a test is taken up.
-const STEP: Duration = Duration::from_millis(250);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often those who watch it hear of it, in steps.
-const SAID_EVERY: u32 = 4;
+const STEPS_PER_MESSAGE: u32 = 4;
 
 /// That nobody can run tests here, and how somebody could.
 pub fn off() -> Problem {
@@ -25,7 +25,7 @@ pub fn off() -> Problem {
 }
 
 /// Starts what is wished.
-pub async fn start(app: &Arc<App>, wish: Wish) -> Result<Arc<LiveRun>, Problem> {
+pub async fn start(app: &Arc<App>, wish: RunRequest) -> Result<Arc<LiveRun>, Problem> {
     let runs = app.runs.clone().ok_or_else(off)?;
     let own = app.clone();
     let wanted = wish.clone();
@@ -50,7 +50,7 @@ pub async fn start(app: &Arc<App>, wish: Wish) -> Result<Arc<LiveRun>, Problem> 
 }
 
 /// The far host, if it is one that tests may be made with.
-fn allowed<'a>(hosts: &'a [HostOffer], wish: &Wish) -> Result<&'a HostOffer, Refusal> {
+fn allowed<'a>(hosts: &'a [HostOffer], wish: &RunRequest) -> Result<&'a HostOffer, RunRefusal> {
     let found = hosts.iter().find(|host| host.name == wish.host || host.address == wish.host);
     found.ok_or_else(|| {
         let why = if wish.host.is_empty() {
@@ -59,11 +59,16 @@ fn allowed<'a>(hosts: &'a [HostOffer], wish: &Wish) -> Result<&'a HostOffer, Ref
             let names: Vec<&str> = hosts.iter().take(20).map(|host| host.name.as_str()).collect();
             format!("tests are made with {} only, not with '{}'", names.join(", "), wish.host.escape_debug())
         };
-        Refusal::Wish("host".to_owned(), why)
+        RunRefusal::Wish("host".to_owned(), why)
     })
 }
 
-fn start_with(app: &App, runs: &Runs, wish: &Wish, host: &HostOffer) -> Result<Arc<LiveRun>, Problem> {
+fn start_with(
+    app: &App,
+    runs: &PageRuns,
+    wish: &RunRequest,
+    host: &HostOffer,
+) -> Result<Arc<LiveRun>, Problem> {
     let planned = runs.runner.plan(wish, host)?;
     runs.limits.check(&planned)?;
     let run = app.table.admit(wish, planned, &runs.limits, times::now())?;
@@ -78,12 +83,12 @@ fn start_with(app: &App, runs: &Runs, wish: &Wish, host: &HostOffer) -> Result<A
 
 /// Takes up what happens in a test, and tells those who watch, until it is over.
 async fn follow(run: Arc<LiveRun>) {
-    let (mut steps, mut known): (u32, Option<Status>) = (0, None);
+    let (mut steps, mut known): (u32, Option<RunStatus>) = (0, None);
     loop {
         let status = run.status();
         let changed = known.as_ref() != Some(&status);
         let over = run.is_over();
-        if changed || steps.is_multiple_of(SAID_EVERY) || over {
+        if changed || steps.is_multiple_of(STEPS_PER_MESSAGE) || over {
             let own = run.clone();
             let watched = !run.watchers.is_empty();
             let said = tokio::task::spawn_blocking(move || match watched {
@@ -103,7 +108,7 @@ async fn follow(run: Arc<LiveRun>) {
         }
         known = Some(status);
         steps += 1;
-        sleep(STEP).await;
+        sleep(UPDATE_INTERVAL).await;
     }
 }
 

@@ -1,7 +1,7 @@
-//! [`Table`]: the tests that were asked for, and how many there may be.
+//! [`RunTable`]: the tests that were asked for, and how many there may be.
 
 use super::feed::LiveRun;
-use super::{Planned, Refusal, Wish};
+use super::{Planned, RunRefusal, RunRequest};
 use jitlat_core::Span;
 use jitlat_report::figure::group_thousands;
 use std::collections::VecDeque;
@@ -35,13 +35,13 @@ impl Default for RunLimits {
 }
 
 /// Tests that have ended are known so long: this many.
-const KEPT: usize = 32;
+const MAX_ENDED_RUNS: usize = 32;
 const HOUR: i64 = 3_600_000_000_000;
 
 impl RunLimits {
     /// Whether a test is within them.
-    pub(crate) fn check(&self, planned: &Planned) -> Result<(), Refusal> {
-        let wrong = |field: &str, why: String| Err(Refusal::Wish(field.to_owned(), why));
+    pub(crate) fn check(&self, planned: &Planned) -> Result<(), RunRefusal> {
+        let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
         if planned.duration() > self.longest {
             let (asked, most) = (planned.duration_ns, self.longest.0);
             let [asked, most] = [asked, most].map(seconds);
@@ -81,33 +81,33 @@ pub fn bits(rate: f64) -> String {
 
 /// All there are, the newest last.
 #[derive(Debug, Default)]
-pub struct Table(Mutex<VecDeque<Arc<LiveRun>>>);
+pub struct RunTable(Mutex<VecDeque<Arc<LiveRun>>>);
 
-impl Table {
+impl RunTable {
     /// Another one, at `now` (ns since 1970).
     pub fn admit(
         &self,
-        wish: &Wish,
+        wish: &RunRequest,
         planned: Planned,
         limits: &RunLimits,
         now: i64,
-    ) -> Result<Arc<LiveRun>, Refusal> {
+    ) -> Result<Arc<LiveRun>, RunRefusal> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = all.iter().filter(|run| !run.is_over()).count();
         if open >= limits.at_once {
             let are = if open == 1 { "another test is" } else { "other tests are" };
-            return Err(Refusal::Busy(format!("{are} under way: wait for its end, or stop it")));
+            return Err(RunRefusal::Busy(format!("{are} under way: wait for its end, or stop it")));
         }
         let recent = all.iter().filter(|run| now.saturating_sub(run.created_ns) < HOUR).count();
         if recent >= limits.per_hour {
-            return Err(Refusal::Busy(format!(
+            return Err(RunRefusal::Busy(format!(
                 "{recent} tests were begun within the last hour, and no more are allowed here"
             )));
         }
         let run = LiveRun::new(wish, planned, now);
         all.push_back(run.clone());
         // What counts within the hour is kept for it.
-        while all.len() > KEPT.max(limits.per_hour)
+        while all.len() > MAX_ENDED_RUNS.max(limits.per_hour)
             && let Some(place) = all.iter().position(|run| run.is_over())
         {
             all.remove(place);
@@ -149,22 +149,22 @@ mod tests {
             (planned(1, 10_000_001, 1), "period", "10.0 Mbit/s is the most"),
             (planned(1, 1, 1_000_001), "packets", "are the most allowed"),
         ] {
-            let Err(Refusal::Wish(about, why)) = limits.check(&wrong) else { panic!("{wrong:?}") };
+            let Err(RunRefusal::Wish(about, why)) = limits.check(&wrong) else { panic!("{wrong:?}") };
             assert!(about == field && why.contains(said), "{about}: {why}");
         }
     }
 
     #[test]
     fn one_at_a_time_and_so_many_an_hour() {
-        let (table, limits) = (Table::default(), RunLimits { per_hour: 3, ..RunLimits::default() });
-        let admit = |now| table.admit(&Wish::default(), planned(1, 1, 1), &limits, now);
+        let (table, limits) = (RunTable::default(), RunLimits { per_hour: 3, ..RunLimits::default() });
+        let admit = |now| table.admit(&RunRequest::default(), planned(1, 1, 1), &limits, now);
         for at in 0..3 {
             let run = admit(at).unwrap();
-            assert!(matches!(admit(at), Err(Refusal::Busy(why)) if why.contains("under way")));
+            assert!(matches!(admit(at), Err(RunRefusal::Busy(why)) if why.contains("under way")));
             RunFeed::new(run.clone()).ended(Err("x".to_owned()));
             assert!(run.is_over());
         }
-        assert!(matches!(admit(HOUR - 1), Err(Refusal::Busy(why)) if why.contains("last hour")));
+        assert!(matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("last hour")));
         let run = admit(HOUR).unwrap();
         assert_eq!(table.all()[0].id, run.id);
         table.forget(&run);

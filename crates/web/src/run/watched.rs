@@ -1,25 +1,25 @@
-//! [`Watched`]: what is known of a test under way, as those see it who watch.
+//! [`WatchedRun`]: what is known of a test under way, as those see it who watch.
 
-use super::feed::{LiveRun, Status};
-use jitlat_core::live::{Known, LiveState, Phase, StreamState, summary};
+use super::feed::{LiveRun, RunStatus};
+use jitlat_core::live::{FigureSource, LivePhase, LiveState, StreamState, summary};
 use jitlat_core::observer::Event;
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::{View, project};
+use jitlat_core::twoway::{RecordView, project};
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_report::figure::{Figure, LIVE_PLOTS, LivePlot, LiveStream, Trace};
 use serde::Serialize;
 
 /// What is known of a test.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedRun {
     pub state: LiveState,
     /// Of each stream the packets that arrived here, for figures; `None` before the first.
     traces: Vec<Option<Box<Trace>>>,
 }
 
-impl Watched {
-    pub fn new(host: &str) -> Watched {
-        Watched { state: LiveState::new(host).judged_by(jitlat_verdict::judge()), traces: Vec::new() }
+impl WatchedRun {
+    pub fn new(host: &str) -> WatchedRun {
+        WatchedRun { state: LiveState::new(host).judged_by(jitlat_verdict::judge()), traces: Vec::new() }
     }
 
     pub fn event(&mut self, event: &Event<'_>, now: SteadyTime) {
@@ -48,7 +48,7 @@ impl Watched {
         let trace = trace.get_or_insert_with(|| Box::new(Trace::new(&state.session)));
         let two_way = state.is_two_way();
         for record in records {
-            let one_way = if two_way { project(record, View::RoundTrip) } else { Some(*record) };
+            let one_way = if two_way { project(record, RecordView::RoundTrip) } else { Some(*record) };
             let Some(record) = one_way.filter(|r| r.seq >= 0 && r.flags.is_clean()) else { continue };
             if let (Some(sent), Some(delay), Ok(seq)) =
                 (record.sent(), record.delay(), u32::try_from(record.seq))
@@ -187,7 +187,7 @@ impl RunStream {
             delay_p99_ns: delay(figures.and_then(|f| f.p99())),
             raw: !state.is_two_way() && shift == 0,
             jitter_ns: figures.and_then(|f| f.jitter).map(|jitter| jitter.0),
-            reported: state.known() != Known::Here,
+            reported: state.known() != FigureSource::Here,
             silence_s: state.silence(now),
             answer: answer.map(|answer| answer.headline.clone()),
             severity: answer.map(|answer| answer.severity.name()),
@@ -201,7 +201,7 @@ impl RunNow {
         let status = run.status();
         let watched = run.look();
         let (live, now) = (&watched.state, run.now());
-        let over = matches!(status, Status::Ended(_) | Status::Failed(_));
+        let over = matches!(status, RunStatus::Ended(_) | RunStatus::Failed(_));
         let (state, said) = said(&status, &live.phase);
         let summaries = watched.summaries();
         let streams: Vec<RunStream> = (live.streams.iter().zip(&summaries))
@@ -221,7 +221,7 @@ impl RunNow {
             state,
             said,
             starts_ns: match status {
-                Status::Waiting(at) => Some(at),
+                RunStatus::Waiting(at) => Some(at),
                 _ => None,
             },
             elapsed_s: live.elapsed(now),
@@ -229,36 +229,36 @@ impl RunNow {
             done: (all > 0).then(|| (done as f64 / all as f64).min(1.0)),
             streams,
             tests: match &status {
-                Status::Ended(tests) => tests.iter().map(ToString::to_string).collect(),
+                RunStatus::Ended(tests) => tests.iter().map(ToString::to_string).collect(),
                 _ => Vec::new(),
             },
         }
     }
 }
 
-fn said(status: &Status, phase: &Phase) -> (RunState, String) {
+fn said(status: &RunStatus, phase: &LivePhase) -> (RunState, String) {
     let text = |state, text: &str| (state, text.to_owned());
     match (status, phase) {
-        (Status::Asked, _) => text(RunState::Waiting, "It is about to start."),
-        (Status::Waiting(_), _) => text(
+        (RunStatus::Asked, _) => text(RunState::Waiting, "It is about to start."),
+        (RunStatus::Waiting(_), _) => text(
             RunState::Waiting,
             "It starts in the next gap of the timetable, in which it disturbs no other test.",
         ),
-        (Status::Failed(why), _) => (RunState::Failed, why.clone()),
-        (Status::Ended(_), _) => text(RunState::Ended, "It has ended; the report is in the archive."),
-        (_, Phase::Waiting) => text(RunState::Preparing, "It starts."),
-        (_, Phase::Connecting(address, false)) => (RunState::Preparing, format!("{address} is called.")),
-        (_, Phase::Connecting(address, true)) => {
+        (RunStatus::Failed(why), _) => (RunState::Failed, why.clone()),
+        (RunStatus::Ended(_), _) => text(RunState::Ended, "It has ended; the report is in the archive."),
+        (_, LivePhase::Waiting) => text(RunState::Preparing, "It starts."),
+        (_, LivePhase::Connecting(address, false)) => (RunState::Preparing, format!("{address} is called.")),
+        (_, LivePhase::Connecting(address, true)) => {
             (RunState::Preparing, format!("{address} has not answered yet; it is still called."))
         }
-        (_, Phase::Probing(done, of)) => {
+        (_, LivePhase::Probing(done, of)) => {
             (RunState::Preparing, format!("The clocks are compared: {done} of {of} probes are answered."))
         }
-        (_, Phase::Running) => text(RunState::Running, "Packets are sent."),
-        (_, Phase::Collecting(done, of)) => {
+        (_, LivePhase::Running) => text(RunState::Running, "Packets are sent."),
+        (_, LivePhase::Collecting(done, of)) => {
             (RunState::Collecting, format!("Results are fetched from the far host: {done} of {of}."))
         }
-        (_, Phase::Over | Phase::Failed(_)) => {
+        (_, LivePhase::Over | LivePhase::Failed(_)) => {
             text(RunState::Collecting, "The result is put into the archive.")
         }
     }

@@ -6,7 +6,8 @@ use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use jitlat_web::{
-    HostOffer, Offer, Planned, Refusal, RunFeed, RunLimits, Runner, Runs, Starters, TestOffer, Wish,
+    HostOffer, PageRuns, Planned, RunFeed, RunLimits, RunOffer, RunRefusal, RunRequest, Runner, Starters,
+    TestOffer,
 };
 use std::sync::{Arc, Mutex};
 
@@ -15,11 +16,11 @@ const MS: i64 = 1_000_000;
 /// Keeps the feeds of the tests that were started, for the test to go on with.
 #[derive(Debug, Default)]
 pub struct Fake {
-    pub started: Mutex<Vec<(Wish, RunFeed)>>,
+    pub started: Mutex<Vec<(RunRequest, RunFeed)>>,
 }
 
 impl Runner for Fake {
-    fn offer(&self, _: &Archive) -> Result<Offer, jitlat_archive::Error> {
+    fn offer(&self, _: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let host = |name: &str, address: &str, only_answers| HostOffer {
             name: name.to_owned(),
             address: address.to_owned(),
@@ -27,7 +28,7 @@ impl Runner for Fake {
         };
         let test =
             |id: &str, name: &str, one_way| TestOffer { id: id.to_owned(), name: name.to_owned(), one_way };
-        Ok(Offer {
+        Ok(RunOffer {
             from: "rome".to_owned(),
             hosts: vec![host("oslo", "10.0.0.2", false), host("192.0.2.1", "192.0.2.1", true)],
             tests: vec![test("udp", "one way, over UDP", true), test("icmp", "round trips, ICMP", false)],
@@ -35,8 +36,8 @@ impl Runner for Fake {
         })
     }
 
-    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
-        let wrong = |_| Refusal::Wish("packets".to_owned(), format!("'{}' is no number", wish.packets));
+    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        let wrong = |_| RunRefusal::Wish("packets".to_owned(), format!("'{}' is no number", wish.packets));
         let packets: u64 = if wish.packets.is_empty() { 500 } else { wish.packets.parse().map_err(wrong)? };
         Ok(Planned {
             about: format!("one way with {}", host.name),
@@ -46,9 +47,9 @@ impl Runner for Fake {
         })
     }
 
-    fn start(&self, wish: &Wish, _: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
+    fn start(&self, wish: &RunRequest, _: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
         if wish.period == "never" {
-            return Err(Refusal::Busy("the timetable has no gap of 12 s within 10 min".to_owned()));
+            return Err(RunRefusal::Busy("the timetable has no gap of 12 s within 10 min".to_owned()));
         }
         self.started.lock().unwrap().push((wish.clone(), feed));
         Ok(())
@@ -63,8 +64,8 @@ impl Fake {
 }
 
 /// The settings with it.
-pub fn runs(fake: &Arc<Fake>, who: Starters) -> Option<Runs> {
-    Some(Runs { runner: fake.clone(), who, limits: RunLimits::default() })
+pub fn runs(fake: &Arc<Fake>, who: Starters) -> Option<PageRuns> {
+    Some(PageRuns { runner: fake.clone(), who, limits: RunLimits::default() })
 }
 
 /// The first two seconds of a test in both directions.

@@ -4,8 +4,8 @@ use crate::fake;
 use crate::mesh;
 use crate::mesh::{HOUR, Went};
 use crate::served::Served;
-use jitlat_archive::{Archive, Change, Fired, Note};
-use jitlat_web::{Access, Limits, MonitorNow, MonitorState, Settings, SlotsNow, Token, Web};
+use jitlat_archive::{AlertUpdate, Archive, Fired, Note};
+use jitlat_web::{MonitorNow, MonitorState, ReadAccess, Settings, SlotsNow, Token, Web, WebLimits};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -166,11 +166,18 @@ fn alerts_that_fire_come_first() {
     let fired = |name: &str, at: i64| {
         let [alert, severity, test] = [name, "warning", "voice"].map(str::to_owned);
         let [src, dst, reason] = ["rome", "<oslo>", "loss was 12 %"].map(str::to_owned);
-        Change::Fired(Fired { alert, severity, test, src, dst, since_ns: at, fired_ns: at, reason })
+        AlertUpdate::Fired(Fired { alert, severity, test, src, dst, since_ns: at, fired_ns: at, reason })
     };
     let resolved = {
         let [alert, test, src, dst] = ["old", "voice", "rome", "<oslo>"].map(str::to_owned);
-        Change::Resolved { alert, test, src, dst, at_ns: now(), reason: "three tests were well".to_owned() }
+        AlertUpdate::Resolved {
+            alert,
+            test,
+            src,
+            dst,
+            at_ns: now(),
+            reason: "three tests were well".to_owned(),
+        }
     };
     let changes = vec![fired("old", now() - 2 * HOUR), resolved, fired("new", now() - 3 * HOUR)];
     archive.note(&Note { judged: Some(1), changes, ..Note::default() }).unwrap();
@@ -332,10 +339,10 @@ fn other_hosts_read_nothing_without_the_token() {
     two_hosts(folder.path());
     let mut open = Settings::new(folder.path());
     open.listen = "0.0.0.0:0".parse().unwrap();
-    assert!(matches!(Web::bind(&open), Err(jitlat_web::Error::Open(_))));
+    assert!(matches!(Web::bind(&open), Err(jitlat_web::WebError::Open(_))));
 
     let served =
-        Served::start(folder.path(), |s| s.access = Access::Token(Token::new("correct-horse-battery")));
+        Served::start(folder.path(), |s| s.access = ReadAccess::Token(Token::new("correct-horse-battery")));
     for path in ["/", "/api/v1/now", "/api/v1/events", "/live.js", "/test/0000", "/nowhere"] {
         let answer = served.get(path);
         assert_eq!(answer.status, 401, "{path}");
@@ -364,11 +371,11 @@ fn other_hosts_read_nothing_without_the_token() {
 fn slow_and_greedy_clients_are_ended() {
     let folder = tempfile::tempdir().unwrap();
     two_hosts(folder.path());
-    let limits = Limits {
+    let limits = WebLimits {
         connections: 3,
         connections_of_one: 3,
         headers: Duration::from_millis(300),
-        ..Limits::default()
+        ..WebLimits::default()
     };
     let served = Served::start(folder.path(), |s| s.limits = limits);
     // Headers that never end, a connection that says nothing, and headers that are too long.
@@ -509,7 +516,7 @@ fn metrics_that_were_counted_on_are_those_that_are_counted_anew() {
     }
     check("late ones, and a new stream", &mut before);
     let pruned =
-        archive.prune(jitlat_archive::Keep::Tests { days: 30 }, jitlat_core::WallTime(now())).unwrap();
+        archive.prune(jitlat_archive::Retention::Tests { days: 30 }, jitlat_core::WallTime(now())).unwrap();
     assert_eq!(pruned.tests, 24);
     check("what is old was removed", &mut before);
     mesh::add(&archive, ("10.0.0.3", "10.0.0.2"), now(), Went::Well).unwrap();

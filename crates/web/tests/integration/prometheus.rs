@@ -30,7 +30,7 @@ fn two_hosts(folder: &Path) -> Archive {
         mesh::add(&archive, BACK, at, if hour < 2 { Went::Badly } else { Went::Well }).unwrap();
     }
     let [test, client, server, ending] = ["voice", "rome", "oslo", "measured"].map(str::to_owned);
-    archive.count_slots(&[(jitlat_archive::Slots { test, client, server, ending }, 7)]).unwrap();
+    archive.count_slots(&[(jitlat_archive::SlotFilter { test, client, server, ending }, 7)]).unwrap();
     archive
 }
 

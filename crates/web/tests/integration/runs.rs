@@ -6,7 +6,7 @@ use crate::mesh;
 use crate::mesh::Went;
 use crate::served::{Answer, Served};
 use jitlat_archive::Archive;
-use jitlat_web::{Access, Error, RunLimits, Settings, Starters, Token, Web};
+use jitlat_web::{ReadAccess, RunLimits, Settings, Starters, Token, Web, WebError};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -240,7 +240,7 @@ fn running_takes_another_token_than_reading() {
     archive(folder.path());
     let run = || Starters::Token(Token::new("run-horse-battery"));
     let served = Served::start(folder.path(), |settings| {
-        settings.access = Access::Token(Token::new("read-horse-battery"));
+        settings.access = ReadAccess::Token(Token::new("read-horse-battery"));
         settings.runs = fake::runs(&fake, run());
     });
     let [read, may] = ["read", "run"].map(|who| format!("Authorization: Bearer {who}-horse-battery\r\n"));
@@ -277,15 +277,15 @@ fn running_takes_another_token_than_reading() {
     fake.last().ended(Err("x".to_owned()));
     assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wish).status, 201);
     // Where others can read, there has to be a token for running; behind a proxy too, which may add it.
-    for access in [Access::Token(Token::new("read-horse-battery")), Access::Proxy] {
+    for access in [ReadAccess::Token(Token::new("read-horse-battery")), ReadAccess::Proxy] {
         let mut settings = Settings::new(folder.path());
         settings.listen.set_port(0);
         settings.access = access;
         settings.runs = fake::runs(&fake, Starters::Local);
-        assert!(matches!(Web::bind(&settings), Err(Error::OpenRuns)));
+        assert!(matches!(Web::bind(&settings), Err(WebError::OpenRuns)));
     }
     let served = Served::start(folder.path(), |settings| {
-        settings.access = Access::Proxy;
+        settings.access = ReadAccess::Proxy;
         settings.runs = fake::runs(&fake, run());
     });
     assert_eq!(served.ask("GET /", "Host: jitlat.example\r\n", "").status, 200);
@@ -343,7 +343,8 @@ fn packets_that_nobody_looks_at_are_counted_and_not_kept() {
     archive(folder.path());
     let limits = RunLimits { at_once: 2, ..RunLimits::default() };
     let served = Served::start(folder.path(), |settings| {
-        settings.runs = fake::runs(&fake, Starters::Local).map(|runs| jitlat_web::Runs { limits, ..runs });
+        settings.runs =
+            fake::runs(&fake, Starters::Local).map(|runs| jitlat_web::PageRuns { limits, ..runs });
     });
     let run = post(&served, "/api/v1/runs", JSON, "{\"host\":\"oslo\"}");
     let id = serde_json::from_str::<Value>(&run.body).unwrap()["id"].as_str().unwrap().to_owned();

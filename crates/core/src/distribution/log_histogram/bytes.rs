@@ -4,9 +4,9 @@ use super::{Buckets, LogHistogram, Precision, bucket, values};
 use crate::distribution::percentile::{Method, Percent, rank};
 
 /// Most bits of precision that are read: what is allocated for the buckets grows with them, whatever the number of bytes.
-const MOST_BITS: u8 = 10;
+const MAX_PRECISION_BITS: u8 = 10;
 /// Most values that are believed: so many that sums of them still have room.
-const MOST_VALUES: u64 = 1 << 56;
+const MAX_VALUES: u64 = 1 << 56;
 
 /// Appends `x`, seven bits a byte, the lowest first.
 pub(crate) fn put(out: &mut Vec<u8>, mut x: u128) {
@@ -124,13 +124,13 @@ impl LogHistogram {
 
     /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<LogHistogram> {
-        Some(Filled::read(bytes)?.with_empty_buckets())
+        Some(SparseHistogram::read(bytes)?.with_empty_buckets())
     }
 }
 
 /// A [`LogHistogram`] as its bytes have it, without its empty buckets: quick to read where one figure of it is wanted.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct SparseHistogram {
     precision: Precision,
     origin: Option<i64>,
     /// Kept values, ascending; empty if they are in buckets.
@@ -141,18 +141,18 @@ pub(crate) struct Filled {
     extremes: Option<(i64, i64)>,
 }
 
-impl Filled {
+impl SparseHistogram {
     /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
-    pub(crate) fn read(bytes: &mut &[u8]) -> Option<Filled> {
+    pub(crate) fn read(bytes: &mut &[u8]) -> Option<SparseHistogram> {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
         *bytes = rest;
-        if bits > MOST_BITS {
+        if bits > MAX_PRECISION_BITS {
             return None;
         }
         let origin = take_i64(bytes)?;
-        let n = take_u64(bytes).filter(|n| *n <= MOST_VALUES)?;
-        let mut read = Filled {
+        let n = take_u64(bytes).filter(|n| *n <= MAX_VALUES)?;
+        let mut read = SparseHistogram {
             precision: Precision { exact, bits },
             origin: (known == 1).then_some(origin),
             first: Vec::new(),
@@ -185,7 +185,7 @@ impl Filled {
             let mut next = 0u64;
             for _ in 0..n {
                 let at = next.checked_add(take_u64(bytes)?).filter(|at| *at <= reach)?;
-                side.push((at as usize, take_u64(bytes).filter(|count| *count <= MOST_VALUES)?));
+                side.push((at as usize, take_u64(bytes).filter(|count| *count <= MAX_VALUES)?));
                 next = at + 1;
             }
         }
@@ -213,7 +213,7 @@ impl Filled {
     }
 
     fn with_empty_buckets(self) -> LogHistogram {
-        let Filled { precision, origin, first, sides, n, extremes } = self;
+        let SparseHistogram { precision, origin, first, sides, n, extremes } = self;
         let [above, below] = sides.map(|side| {
             let (Some(first), Some(last)) = (side.first(), side.last()) else { return Buckets::default() };
             let mut buckets = Buckets { lowest: first.0, counts: vec![0; last.0 - first.0 + 1] };

@@ -2,25 +2,25 @@
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
-use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::skew::StreamingHull;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, ScalarSource, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarSource, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{ClockEstimate, Distribution, SkewHull, Summary, Trend};
 use serde::{Deserialize, Serialize};
 
 /// Corrected delay, and the clocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Clocks;
+pub struct ClockMetric;
 
-impl Metric for Clocks {
+impl Metric for ClockMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "latency-corrected-min",
             "corrected min",
-            Unit::Time,
-            Take::Whole(|s| s.latency_corrected().and_then(|c| c.min)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.latency_corrected().and_then(|c| c.min)),
         )
         .about("smallest delay corrected by the clock estimate")
         .lower_is_better()
@@ -28,8 +28,8 @@ impl Metric for Clocks {
         Scalar::new(
             "latency-corrected-mean",
             "corrected mean",
-            Unit::Time,
-            Take::Real(|s| s.latency_corrected().and_then(|c| c.mean)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency_corrected().and_then(|c| c.mean)),
         )
         .about("mean delay corrected by the clock estimate")
         .lower_is_better()
@@ -37,8 +37,8 @@ impl Metric for Clocks {
         Scalar::new(
             "latency-corrected-median",
             "corrected median",
-            Unit::Time,
-            Take::Real(|s| s.latency_corrected().and_then(|c| c.median)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency_corrected().and_then(|c| c.median)),
         )
         .about("median delay corrected by the clock estimate")
         .lower_is_better()
@@ -46,38 +46,53 @@ impl Metric for Clocks {
         Scalar::new(
             "latency-corrected-max",
             "corrected max",
-            Unit::Time,
-            Take::Whole(|s| s.latency_corrected().and_then(|c| c.max)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.latency_corrected().and_then(|c| c.max)),
         )
         .about("largest delay corrected by the clock estimate")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
-        Scalar::new("clock-error", "clock error", Unit::Time, Take::Whole(|s| s.clock().offset_ns))
-            .about("estimated clock of the server less that of the client")
-            .source("RFC 5905 §8")
-            .only(Applies::TWO_CLOCKS),
-        Scalar::new("clock-bound", "clock error bound", Unit::Time, Take::Real(|s| s.clock().bound_ns))
-            .about("largest possible error of the clock estimate, if no delay is negative")
-            .lower_is_better()
-            .only(Applies::TWO_CLOCKS)
-            .openmetrics("clock_error_bound"),
-        Scalar::new("control-rtt-min", "control RTT min", Unit::Time, Take::Whole(|s| s.clock().min_rtt_ns))
-            .about("minimum round-trip time of the control channel")
-            .lower_is_better()
-            .only(Applies::TWO_CLOCKS),
+        Scalar::new(
+            "clock-error",
+            "clock error",
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.clock().offset_ns),
+        )
+        .about("estimated clock of the server less that of the client")
+        .source("RFC 5905 §8")
+        .only(Applies::TWO_CLOCKS),
+        Scalar::new(
+            "clock-bound",
+            "clock error bound",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.clock().bound_ns),
+        )
+        .about("largest possible error of the clock estimate, if no delay is negative")
+        .lower_is_better()
+        .only(Applies::TWO_CLOCKS)
+        .openmetrics("clock_error_bound"),
+        Scalar::new(
+            "control-rtt-min",
+            "control RTT min",
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.clock().min_rtt_ns),
+        )
+        .about("minimum round-trip time of the control channel")
+        .lower_is_better()
+        .only(Applies::TWO_CLOCKS),
         Scalar::new(
             "client-clock-step",
             "client clock set by",
-            Unit::Time,
-            Take::Whole(|s| s.test()?.clock.client.step_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.test()?.clock.client.step_ns),
         )
         .about("how far the client's clock was set during the test")
         .only(Applies::TESTS),
         Scalar::new(
             "server-clock-step",
             "server clock set by",
-            Unit::Time,
-            Take::Whole(|s| s.test()?.clock.server.step_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.test()?.clock.server.step_ns),
         )
         .about("how far the server's clock was set during the test")
         .only(Applies::TESTS),
@@ -85,15 +100,15 @@ impl Metric for Clocks {
 
     type Found = ClockEstimate;
 
-    fn begin(_: &Session) -> Clocks {
-        Clocks
+    fn begin(_: &Session) -> ClockMetric {
+        ClockMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> ClockEstimate {
+    fn found(&self, stream: &EndedStream<'_>) -> ClockEstimate {
         stream.known.clock.clone()
     }
 
-    fn write(found: ClockEstimate, stream: &Stream<'_>, to: &mut Summary) {
+    fn write(found: ClockEstimate, stream: &EndedStream<'_>, to: &mut Summary) {
         to.latency_corrected = if stream.known.has_two_clocks() { found.correct(&to.latency) } else { None };
         to.clock = found;
     }
@@ -103,8 +118,8 @@ impl Metric for StreamingHull {
         Scalar::new(
             "skew",
             "clock skew",
-            Unit::Ppm,
-            Take::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
+            ScalarUnit::Ppm,
+            ScalarGetter::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
         )
         .about("slope of the lower hull of delay over send time: the clocks' relative skew, where it is one")
         .source("Moon, Skelly and Towsley 1999")
@@ -112,8 +127,8 @@ impl Metric for StreamingHull {
         Scalar::new(
             "pdv-deskewed-p99",
             "jitter 99%, no skew",
-            Unit::Time,
-            Take::Whole(|s| deskewed(s, 99_000)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| deskewed(s, 99_000)),
         )
         .about("99th percentile of PDV with the skew of the clocks taken out, where it matters")
         .lower_is_better()
@@ -121,8 +136,8 @@ impl Metric for StreamingHull {
         Scalar::new(
             "pdv-deskewed-max",
             "jitter max, no skew",
-            Unit::Time,
-            Take::Whole(|s| deskewed(s, 100_000)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| deskewed(s, 100_000)),
         )
         .about("largest PDV with the skew of the clocks taken out, where it matters")
         .lower_is_better()
@@ -135,7 +150,7 @@ impl Metric for StreamingHull {
         StreamingHull::default()
     }
 
-    fn push(&mut self, packets: &Packets<'_>) {
+    fn push(&mut self, packets: &AcceptedPackets<'_>) {
         self.push_all(packets.sent, packets.delay);
     }
 
@@ -147,13 +162,13 @@ impl Metric for StreamingHull {
         StreamingHull::is_possible(self, n)
     }
 
-    fn found(&self, stream: &Stream<'_>) -> SkewAndTrend {
+    fn found(&self, stream: &EndedStream<'_>) -> SkewAndTrend {
         let [on_send, _] = stream.lines();
         let hull = stream.known.has_two_clocks().then(|| self.clone().figures(on_send)).flatten();
         SkewAndTrend { hull, ..SkewAndTrend::default() }
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> SkewAndTrend {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> SkewAndTrend {
         let trend = all.trend().cloned();
         if !stream.known.has_two_clocks() {
             return SkewAndTrend { trend, ..SkewAndTrend::default() };
@@ -164,7 +179,7 @@ impl Metric for StreamingHull {
         SkewAndTrend { pdv_deskewed: hull.as_ref().and_then(deskewed), hull, trend }
     }
 
-    fn write(found: SkewAndTrend, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: SkewAndTrend, _: &EndedStream<'_>, to: &mut Summary) {
         to.skew_hull = found.hull;
         to.pdv_deskewed = found.pdv_deskewed;
         to.trend = found.trend;

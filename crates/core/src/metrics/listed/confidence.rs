@@ -2,9 +2,9 @@
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
+use crate::metrics::stream::EndedStream;
 use crate::metrics::{bootstrap, confidence};
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
@@ -32,37 +32,42 @@ macro_rules! student {
         )
     };
     ($field:ident, $end:literal, $key:expr, $label:expr, $level:literal, $side:literal) => {
-        Scalar::new($key, $label, Unit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
-            .about(concat!(
-                $side,
-                " end of Student's ",
-                $level,
-                " % interval of the mean delay: of independent packets only"
-            ))
-            .lower_is_better()
-            .only(Applies::WHOLE)
+        Scalar::new(
+            $key,
+            $label,
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.inference.$field?[$end])),
+        )
+        .about(concat!(
+            $side,
+            " end of Student's ",
+            $level,
+            " % interval of the mean delay: of independent packets only"
+        ))
+        .lower_is_better()
+        .only(Applies::WHOLE)
     };
 }
 
 /// The uncertainty of the mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Confidence;
+pub struct ConfidenceMetric;
 
-impl Metric for Confidence {
+impl Metric for ConfidenceMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "autocorrelation",
             "autocorrelation",
-            Unit::Plain { decimals: 3 },
-            Take::Real(|s| s.test()?.inference.acf1_send_order),
+            ScalarUnit::Plain { decimals: 3 },
+            ScalarGetter::Real(|s| s.test()?.inference.acf1_send_order),
         )
         .about("lag-1 autocorrelation of delay in send order")
         .only(Applies::WHOLE),
         Scalar::new(
             "effective-n",
             "effective sample",
-            Unit::Packets,
-            Take::Real(|s| s.test()?.inference.effective_n),
+            ScalarUnit::Packets,
+            ScalarGetter::Real(|s| s.test()?.inference.effective_n),
         )
         .about("independent packets that would give the mean the same precision")
         .higher_is_better()
@@ -70,8 +75,8 @@ impl Metric for Confidence {
         Scalar::new(
             "latency-mean-low",
             "mean at least",
-            Unit::Time,
-            Take::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
         )
         .about("lower end of the 95 % interval of the mean delay, by batches")
         .lower_is_better()
@@ -79,8 +84,8 @@ impl Metric for Confidence {
         Scalar::new(
             "latency-mean-high",
             "mean at most",
-            Unit::Time,
-            Take::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
         )
         .about("upper end of the 95 % interval of the mean delay, by batches")
         .lower_is_better()
@@ -95,15 +100,15 @@ impl Metric for Confidence {
 
     type Found = Inference;
 
-    fn begin(_: &Session) -> Confidence {
-        Confidence
+    fn begin(_: &Session) -> ConfidenceMetric {
+        ConfidenceMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Inference {
+    fn found(&self, stream: &EndedStream<'_>) -> Inference {
         confidence::of_mean(stream.moments())
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Inference {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Inference {
         let mut inference = confidence::inference(&all.series, all.sample(), all.moments());
         if let Some(seed) = stream.known.options.bootstrap {
             inference.bootstrap = bootstrap::intervals(&all.series, &inference, seed);
@@ -111,21 +116,21 @@ impl Metric for Confidence {
         inference
     }
 
-    fn write(found: Inference, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Inference, _: &EndedStream<'_>, to: &mut Summary) {
         to.inference = found;
     }
 }
 /// Shares of packets near the middle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NearMiddle;
+pub struct NearMedian;
 
-impl Metric for NearMiddle {
+impl Metric for NearMedian {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "within-mean",
             "near the mean",
-            Unit::Share,
-            Take::Real(|s| Some(s.test()?.within?.of_mean)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.test()?.within?.of_mean)),
         )
         .about("share of packets whose delay is within `--within` of the mean")
         .higher_is_better()
@@ -133,8 +138,8 @@ impl Metric for NearMiddle {
         Scalar::new(
             "within-median",
             "near the median",
-            Unit::Share,
-            Take::Real(|s| Some(s.test()?.within?.of_median)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.test()?.within?.of_median)),
         )
         .about("share of packets whose delay is within `--within` of the median")
         .higher_is_better()
@@ -143,19 +148,19 @@ impl Metric for NearMiddle {
 
     type Found = Option<Within>;
 
-    fn begin(_: &Session) -> NearMiddle {
-        NearMiddle
+    fn begin(_: &Session) -> NearMedian {
+        NearMedian
     }
 
-    fn found(&self, _: &Stream<'_>) -> Option<Within> {
+    fn found(&self, _: &EndedStream<'_>) -> Option<Within> {
         None
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Option<Within> {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Option<Within> {
         Within::new(all.sample(), all.moments().mean(), stream.known.options.within?)
     }
 
-    fn write(found: Option<Within>, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Option<Within>, _: &EndedStream<'_>, to: &mut Summary) {
         to.within = found;
     }
 }

@@ -2,8 +2,8 @@
 
 use super::percent;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Counts, Summary};
 use serde::{Deserialize, Serialize};
@@ -18,15 +18,15 @@ impl Metric for PacketCounts {
         reason = "a path to the method is of one lifetime only"
     )]
     const SCALARS: &'static [Scalar] = &[
-    Scalar::new("sent", "packets sent", Unit::Packets, Take::Count(|s| s.sent()))
+    Scalar::new("sent", "packets sent", ScalarUnit::Packets, ScalarGetter::Count(|s| s.sent()))
         .about("packets sent, as far as their fate is known")
         .headline()
         .openmetrics("packets_sent"),
     Scalar::new(
         "received",
         "packets received",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.counts.received)),
+        ScalarUnit::Packets,
+        ScalarGetter::Count(|s| Some(s.test()?.counts.received)),
     )
     .about("datagrams received, whatever they were")
     .only(Applies::WHOLE)
@@ -34,34 +34,34 @@ impl Metric for PacketCounts {
     Scalar::new(
         "unique-valid",
         "unique and valid",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.counts.unique_valid)),
+        ScalarUnit::Packets,
+        ScalarGetter::Count(|s| Some(s.test()?.counts.unique_valid)),
     )
     .about("first clean copies received: the packets all other figures are about")
     .only(Applies::WHOLE)
     .openmetrics("packets_valid"),
-    Scalar::new("duplicate", "duplicate packets", Unit::Packets, Take::Count(|s| s.duplicate()))
+    Scalar::new("duplicate", "duplicate packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.duplicate()))
         .about("further copies received")
         .source("RFC 5560")
         .lower_is_better()
         .openmetrics("packets_duplicate"),
-    Scalar::new("invalid", "invalid packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.invalid)))
+    Scalar::new("invalid", "invalid packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.invalid)))
         .about("number out of range, damaged, or without times to subtract")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_invalid"),
-    Scalar::new("lost", "lost packets", Unit::Packets, Take::Count(|s| s.lost()))
+    Scalar::new("lost", "lost packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.lost()))
         .about("sent, and not accepted")
         .source("RFC 7680")
         .lower_is_better()
         .openmetrics("packets_lost"),
-    Scalar::new("late", "late packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.late)))
+    Scalar::new("late", "late packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.late)))
         .about("of the lost: arrived clean, but after the waiting time")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_late"),
-    Scalar::new("out-of-sequence", "out of sequence", Unit::Packets, Take::Count(|s| s.out_of_sequence()))
+    Scalar::new("out-of-sequence", "out of sequence", ScalarUnit::Packets, ScalarGetter::Count(|s| s.out_of_sequence()))
         .about("accepted, but overtaken by a later packet")
         .source("RFC 4737 §3")
         .lower_is_better()
@@ -69,8 +69,8 @@ impl Metric for PacketCounts {
     Scalar::new(
         "invalid-ratio",
         "share invalid",
-        Unit::Share,
-        Take::Real(|s| share(s.test()?.counts.invalid_pct)),
+        ScalarUnit::Share,
+        ScalarGetter::Real(|s| share(s.test()?.counts.invalid_pct)),
     )
     .about("invalid over received")
     .lower_is_better()
@@ -78,8 +78,8 @@ impl Metric for PacketCounts {
     Scalar::new(
         "duplicates",
         "share duplicate",
-        Unit::Share,
-        Take::Real(|s| share(s.test()?.counts.duplicate_pct)),
+        ScalarUnit::Share,
+        ScalarGetter::Real(|s| share(s.test()?.counts.duplicate_pct)),
     )
     .about("further copies over received")
     .source("RFC 5560")
@@ -88,8 +88,8 @@ impl Metric for PacketCounts {
     Scalar::new(
         "reordered",
         "share overtaken",
-        Unit::Share,
-        Take::Real(|s| share(s.test()?.counts.out_of_sequence_pct)),
+        ScalarUnit::Share,
+        ScalarGetter::Real(|s| share(s.test()?.counts.out_of_sequence_pct)),
     )
     .about("overtaken packets over accepted ones")
     .source("RFC 4737 §3")
@@ -98,8 +98,8 @@ impl Metric for PacketCounts {
     Scalar::new(
         "clock-regressions",
         "receive time back",
-        Unit::Count,
-        Take::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
+        ScalarUnit::Count,
+        ScalarGetter::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
     )
     .about("times the receiver's clock went back between two arrivals")
     .lower_is_better()
@@ -107,8 +107,8 @@ impl Metric for PacketCounts {
     Scalar::new(
         "receiver-drops",
         "receiver drops",
-        Unit::Packets,
-        Take::Count(|s| s.test()?.session.receiver_drops),
+        ScalarUnit::Packets,
+        ScalarGetter::Count(|s| s.test()?.session.receiver_drops),
     )
     .about("datagrams the receiving kernel dropped for want of buffer space: the host's loss, not the path's")
     .lower_is_better()
@@ -121,7 +121,7 @@ impl Metric for PacketCounts {
         PacketCounts
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Counts {
+    fn found(&self, stream: &EndedStream<'_>) -> Counts {
         let counted = stream.known.counted;
         let lost = counted.sent.saturating_sub(counted.accepted);
         Counts {
@@ -142,7 +142,7 @@ impl Metric for PacketCounts {
         }
     }
 
-    fn write(found: Counts, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Counts, _: &EndedStream<'_>, to: &mut Summary) {
         to.counts = found;
     }
 }

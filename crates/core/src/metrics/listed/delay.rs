@@ -2,10 +2,10 @@
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
-use crate::metrics::known::Known;
+use crate::metrics::known::StreamFacts;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Distribution, Summary, Unconditional};
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ macro_rules! percentile {
         Scalar::new(
             concat!($name, "-p", $p),
             concat!($called, $p, "%"),
-            Unit::Time,
-            Take::Whole(|s| s.$of().percentile(Percent($at))),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.$of().percentile(Percent($at))),
         )
         .about(concat!($p, "th percentile of ", $meaning))
         .source("RFC 2330 §11.3")
@@ -46,30 +46,30 @@ impl Metric for Pdv {
         percentile!(PDV, "99.5", 99_500).alias("jitter-p99.5"),
         percentile!(PDV, "99.7", 99_700).alias("jitter-p99.7"),
         percentile!(PDV, "99.9", 99_900).headline().alias("jitter-p99.9"),
-        Scalar::new("pdv-max", "jitter 100%", Unit::Time, Take::Whole(|s| s.pdv().max))
+        Scalar::new("pdv-max", "jitter 100%", ScalarUnit::Time, ScalarGetter::Whole(|s| s.pdv().max))
             .about("largest delay above the smallest delay (PDV)")
             .source("RFC 5481 §4.2")
             .lower_is_better()
             .headline()
             .alias("jitter-max")
             .quantile("pdv", "delay above the smallest delay (PDV)", Percent(100_000), |s| s.pdv().n),
-        Scalar::new("pdv-mean", "jitter mean", Unit::Time, Take::Real(|s| s.pdv().mean))
+        Scalar::new("pdv-mean", "jitter mean", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().mean))
             .about("mean delay above the smallest delay (PDV)")
             .source("RFC 5481 §4.2")
             .lower_is_better(),
-        Scalar::new("pdv-median", "jitter median", Unit::Time, Take::Real(|s| s.pdv().median))
+        Scalar::new("pdv-median", "jitter median", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().median))
             .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two")
             .source("RFC 5481 §4.2")
             .lower_is_better(),
-        Scalar::new("pdv-stddev", "jitter std dev", Unit::Time, Take::Real(|s| s.pdv().stddev))
+        Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
             .about("standard deviation of delay above the smallest delay: that of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
         Scalar::new(
             "pdv-mode",
             "jitter mode",
-            Unit::Time,
-            Take::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
         )
         .about("centre of the fullest bin of the histogram of PDV")
         .lower_is_better(),
@@ -81,11 +81,11 @@ impl Metric for Pdv {
         Pdv
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Distribution {
+    fn found(&self, stream: &EndedStream<'_>) -> Distribution {
         stream.delays().1
     }
 
-    fn write(found: Distribution, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Distribution, _: &EndedStream<'_>, to: &mut Summary) {
         to.pdv = found;
     }
 }
@@ -95,21 +95,31 @@ pub struct Latency;
 
 impl Metric for Latency {
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("latency-min", "latency min", Unit::Time, Take::Whole(|s| s.latency().min))
+        Scalar::new("latency-min", "latency min", ScalarUnit::Time, ScalarGetter::Whole(|s| s.latency().min))
             .about("smallest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
             .headline(),
-        Scalar::new("latency-median", "latency median", Unit::Time, Take::Real(|s| s.latency().median))
-            .about("median raw delay: the middle value, or the mean of the two")
-            .source("RFC 2330 §11.3")
-            .lower_is_better()
-            .headline(),
-        Scalar::new("latency-mean", "latency mean", Unit::Time, Take::Real(|s| s.latency().mean))
-            .about("mean raw delay")
-            .source("RFC 7679, RFC 2681")
-            .lower_is_better()
-            .headline(),
+        Scalar::new(
+            "latency-median",
+            "latency median",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().median),
+        )
+        .about("median raw delay: the middle value, or the mean of the two")
+        .source("RFC 2330 §11.3")
+        .lower_is_better()
+        .headline(),
+        Scalar::new(
+            "latency-mean",
+            "latency mean",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().mean),
+        )
+        .about("mean raw delay")
+        .source("RFC 7679, RFC 2681")
+        .lower_is_better()
+        .headline(),
         percentile!(LATENCY, "50", 50_000),
         percentile!(LATENCY, "90", 90_000),
         percentile!(LATENCY, "95", 95_000),
@@ -118,28 +128,33 @@ impl Metric for Latency {
         percentile!(LATENCY, "99.5", 99_500),
         percentile!(LATENCY, "99.7", 99_700),
         percentile!(LATENCY, "99.9", 99_900),
-        Scalar::new("latency-max", "latency max", Unit::Time, Take::Whole(|s| s.latency().max))
+        Scalar::new("latency-max", "latency max", ScalarUnit::Time, ScalarGetter::Whole(|s| s.latency().max))
             .about("largest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
             .quantile("latency", "raw delay", Percent(100_000), |s| s.latency().n),
-        Scalar::new("latency-stddev", "latency std dev", Unit::Time, Take::Real(|s| s.latency().stddev))
-            .about("standard deviation of raw delay")
-            .source("RFC 8912 §7.4.2.5")
-            .lower_is_better(),
+        Scalar::new(
+            "latency-stddev",
+            "latency std dev",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().stddev),
+        )
+        .about("standard deviation of raw delay")
+        .source("RFC 8912 §7.4.2.5")
+        .lower_is_better(),
         Scalar::new(
             "latency-mode",
             "latency mode",
-            Unit::Time,
-            Take::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
         )
         .about("centre of the fullest bin of the histogram of raw delay")
         .lower_is_better(),
         Scalar::new(
             "latency-densest",
             "latency densest",
-            Unit::Time,
-            Take::Real(|s| s.latency().half_sample_mode),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().half_sample_mode),
         )
         .about("half-sample mode of raw delay: the densest half of the sample, again and again")
         .source("Bickel and Fruehwirth 2006")
@@ -152,12 +167,12 @@ impl Metric for Latency {
         Latency
     }
 
-    fn found(&self, stream: &Stream<'_>) -> (Distribution, Option<Unconditional>) {
+    fn found(&self, stream: &EndedStream<'_>) -> (Distribution, Option<Unconditional>) {
         (stream.delays().0, None)
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> (Distribution, Option<Unconditional>) {
-        let Known { options, counted, percents, .. } = stream.known;
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> (Distribution, Option<Unconditional>) {
+        let StreamFacts { options, counted, percents, .. } = stream.known;
         let lost = counted.sent.saturating_sub(counted.accepted);
         let unconditional = || Unconditional::new(all.sample(), lost, percents);
         (stream.delays().0, options.unconditional.then(unconditional))
@@ -165,7 +180,7 @@ impl Metric for Latency {
 
     fn write(
         (latency, unconditional): (Distribution, Option<Unconditional>),
-        _: &Stream<'_>,
+        _: &EndedStream<'_>,
         to: &mut Summary,
     ) {
         to.latency = latency;

@@ -1,8 +1,8 @@
 //! Duplication (metrics §12).
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Duplicates, Summary};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ impl Metric for Duplication {
         Scalar::new(
             "duplication-fraction",
             "duplication",
-            Unit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.duplicates.duplication_fraction),
+            ScalarUnit::Plain { decimals: 4 },
+            ScalarGetter::Real(|s| s.test()?.duplicates.duplication_fraction),
         )
         .about("arrivals over distinct packets, less 1")
         .source("RFC 5560 §5.2")
@@ -26,8 +26,8 @@ impl Metric for Duplication {
         Scalar::new(
             "replicated-rate",
             "replicated",
-            Unit::Share,
-            Take::Real(|s| s.test()?.duplicates.replicated_rate),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| s.test()?.duplicates.replicated_rate),
         )
         .about("packets that came more than once over distinct packets")
         .source("RFC 5560 §5.2")
@@ -36,16 +36,16 @@ impl Metric for Duplication {
         Scalar::new(
             "duplicate-after-median",
             "copy after (median)",
-            Unit::Time,
-            Take::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
         )
         .about("median time from a packet's first arrival to a further copy")
         .only(Applies::WHOLE),
         Scalar::new(
             "duplicate-after-max",
             "copy after (largest)",
-            Unit::Time,
-            Take::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
         )
         .about("largest time from a packet's first arrival to a further copy")
         .only(Applies::WHOLE),
@@ -57,11 +57,11 @@ impl Metric for Duplication {
         Duplication
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Duplicates {
+    fn found(&self, stream: &EndedStream<'_>) -> Duplicates {
         stream.duplicates()
     }
 
-    fn write(found: Duplicates, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Duplicates, _: &EndedStream<'_>, to: &mut Summary) {
         to.duplicates = found;
     }
 }

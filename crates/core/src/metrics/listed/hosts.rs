@@ -2,30 +2,32 @@
 
 use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::all_packets::AllPackets;
-use crate::metrics::known::Known;
-use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::known::StreamFacts;
+use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::stalls;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::spec::Schedule;
-use crate::summary::{FarEnd, IntendedLatency, LocalQueue, Noise, ScheduleError, Stalls, Stamps, Summary};
+use crate::summary::{
+    IntendedLatency, LocalQueue, Noise, ReceivedHeaders, ScheduleError, Stalls, StampCounts, Summary,
+};
 use serde::{Deserialize, Serialize};
 
 /// The sender's schedule error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Lateness {
+pub struct LatenessMetric {
     /// Time between packets, in ns, and send times less due times.
     offsets: Option<(i64, LogHistogram)>,
 }
 
-impl Metric for Lateness {
+impl Metric for LatenessMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "schedule-error-median",
             "send error median",
-            Unit::Time,
-            Take::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
         )
         .about("median lateness of the sender against its schedule")
         .lower_is_better()
@@ -33,8 +35,8 @@ impl Metric for Lateness {
         Scalar::new(
             "schedule-error-p99",
             "send error 99%",
-            Unit::Time,
-            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
         )
         .about("99th percentile of the sender's own schedule error")
         .lower_is_better()
@@ -42,8 +44,8 @@ impl Metric for Lateness {
         Scalar::new(
             "schedule-error-max",
             "send error max",
-            Unit::Time,
-            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
         )
         .about("largest lateness of the sender against its schedule")
         .lower_is_better()
@@ -51,8 +53,8 @@ impl Metric for Lateness {
         Scalar::new(
             "schedule-error-late",
             "sent late",
-            Unit::Packets,
-            Take::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
         )
         .about("packets sent more than half a period late")
         .lower_is_better()
@@ -60,8 +62,8 @@ impl Metric for Lateness {
         Scalar::new(
             "schedule-stretch",
             "behind at the end",
-            Unit::Time,
-            Take::Real(|s| {
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| {
                 let error = s.test()?.schedule_error.as_ref()?;
                 error.stretched.map(|stretched| stretched.late)
             }),
@@ -73,19 +75,19 @@ impl Metric for Lateness {
 
     type Found = Option<ScheduleError>;
 
-    fn begin(test: &Session) -> Lateness {
+    fn begin(test: &Session) -> LatenessMetric {
         let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
-        Lateness { offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))) }
+        LatenessMetric { offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))) }
     }
 
-    fn push(&mut self, packets: &Packets<'_>) {
+    fn push(&mut self, packets: &AcceptedPackets<'_>) {
         let Some((period, offsets)) = &mut self.offsets else { return };
         let due = |seq: u32| period.saturating_mul(seq.into());
         let late = packets.seq.iter().zip(packets.sent).map(|(seq, sent)| sent.saturating_sub(due(*seq)));
         offsets.add_all(&late.collect::<Vec<i64>>());
     }
 
-    fn join(&mut self, later: Lateness, lead: &Lateness) {
+    fn join(&mut self, later: LatenessMetric, lead: &LatenessMetric) {
         let all = (&mut self.offsets, &later.offsets, &lead.offsets);
         if let (Some((_, mine)), Some((_, later)), Some((_, lead))) = all {
             mine.merge(&later.less(lead));
@@ -99,16 +101,16 @@ impl Metric for Lateness {
         })
     }
 
-    fn found(&self, _: &Stream<'_>) -> Option<ScheduleError> {
+    fn found(&self, _: &EndedStream<'_>) -> Option<ScheduleError> {
         let (period, offsets) = self.offsets.as_ref()?;
         ScheduleError::approximate(offsets, *period)
     }
 
-    fn found_of_all(_: &Stream<'_>, all: &AllPackets<'_>) -> Option<ScheduleError> {
+    fn found_of_all(_: &EndedStream<'_>, all: &AllPackets<'_>) -> Option<ScheduleError> {
         schedule_error(all)
     }
 
-    fn write(found: Option<ScheduleError>, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Option<ScheduleError>, _: &EndedStream<'_>, to: &mut Summary) {
         to.schedule_error = found;
     }
 }
@@ -121,8 +123,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "stalls-sender",
         "sender stalls",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.sender_late)),
+        ScalarUnit::Packets,
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.sender_late)),
     )
     .about("packets sent late because the sending host stalled")
     .lower_is_better()
@@ -130,8 +132,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "stalls-receiver",
         "receiver stalls",
-        Unit::Count,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
+        ScalarUnit::Count,
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
     )
     .about("groups of packets that arrived together as after a stall of the receiving host")
     .lower_is_better()
@@ -139,8 +141,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "stalls-waited",
         "waited in receiver",
-        Unit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
+        ScalarUnit::Packets,
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_waits)),
     )
     .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
     .lower_is_better()
@@ -148,8 +150,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "pdv-without-stalls-p99",
         "jitter 99%, no stall",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
+        ScalarUnit::Time,
+        ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
     )
     .about("99th percentile of PDV without the packets the hosts disturbed")
     .lower_is_better()
@@ -157,8 +159,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "pdv-without-stalls-max",
         "jitter max, no stall",
-        Unit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
+        ScalarUnit::Time,
+        ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
     )
     .about("largest PDV without the packets the hosts disturbed")
     .lower_is_better()
@@ -166,8 +168,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "intended-latency-mean",
         "from due time, mean",
-        Unit::Time,
-        Take::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
+        ScalarUnit::Time,
+        ScalarGetter::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
     )
     .about("mean delay from when packets were due instead of sent, where the sender's error matters")
     .lower_is_better()
@@ -175,8 +177,8 @@ impl Metric for HostStalls {
     Scalar::new(
         "intended-latency-pdv-p99",
         "from due time, 99%",
-        Unit::Time,
-        Take::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
+        ScalarUnit::Time,
+        ScalarGetter::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
     )
     .about("99th percentile of PDV counted from due times, where the sender's error matters")
     .lower_is_better()
@@ -189,12 +191,12 @@ impl Metric for HostStalls {
         HostStalls
     }
 
-    fn found(&self, _: &Stream<'_>) -> (Stalls, Option<IntendedLatency>) {
+    fn found(&self, _: &EndedStream<'_>) -> (Stalls, Option<IntendedLatency>) {
         (Stalls::default(), None)
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> (Stalls, Option<IntendedLatency>) {
-        let Known { session, tally, .. } = stream.known;
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> (Stalls, Option<IntendedLatency>) {
+        let StreamFacts { session, tally, .. } = stream.known;
         if session.period().is_none() {
             return (Stalls::default(), None);
         }
@@ -206,7 +208,7 @@ impl Metric for HostStalls {
         (stalls, intended.and_then(|(errors, figures)| stalls::intended(series, errors, &figures, pdv)))
     }
 
-    fn write((stalls, intended): (Stalls, Option<IntendedLatency>), _: &Stream<'_>, to: &mut Summary) {
+    fn write((stalls, intended): (Stalls, Option<IntendedLatency>), _: &EndedStream<'_>, to: &mut Summary) {
         to.stalls = stalls;
         to.intended_latency = intended;
     }
@@ -220,8 +222,8 @@ impl Metric for NoiseFloors {
         Scalar::new(
             "noise-pdv-p99",
             "host's own jitter",
-            Unit::Time,
-            Take::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
         )
         .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
         .lower_is_better()
@@ -229,8 +231,8 @@ impl Metric for NoiseFloors {
         Scalar::new(
             "stddev-net",
             "std dev, net of host",
-            Unit::Time,
-            Take::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
         )
         .about("standard deviation of delay without the host's own share")
         .lower_is_better()
@@ -243,9 +245,9 @@ impl Metric for NoiseFloors {
         NoiseFloors
     }
 
-    fn found(&self, _: &Stream<'_>) {}
+    fn found(&self, _: &EndedStream<'_>) {}
 
-    fn write((): (), stream: &Stream<'_>, to: &mut Summary) {
+    fn write((): (), stream: &EndedStream<'_>, to: &mut Summary) {
         let Session { client, server, .. } = stream.known.session;
         to.noise = client.noise.or(server.noise).map(|floor| Noise::new(floor, &to.latency, &to.pdv));
     }
@@ -259,8 +261,8 @@ impl Metric for OwnQueue {
         Scalar::new(
             "local-queue-median",
             "local queue median",
-            Unit::Time,
-            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
         )
         .about("median time in the queue of the sending host's own interface, before the path")
         .lower_is_better()
@@ -268,8 +270,8 @@ impl Metric for OwnQueue {
         Scalar::new(
             "local-queue-mean",
             "local queue mean",
-            Unit::Time,
-            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
         )
         .about("mean time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -277,8 +279,8 @@ impl Metric for OwnQueue {
         Scalar::new(
             "local-queue-p99",
             "local queue 99%",
-            Unit::Time,
-            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
         )
         .about("99th percentile of the time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -286,8 +288,8 @@ impl Metric for OwnQueue {
         Scalar::new(
             "local-queue-max",
             "local queue max",
-            Unit::Time,
-            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
         )
         .about("longest time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -300,11 +302,11 @@ impl Metric for OwnQueue {
         OwnQueue
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Option<LocalQueue> {
+    fn found(&self, stream: &EndedStream<'_>) -> Option<LocalQueue> {
         stream.known.tally.local_queue()
     }
 
-    fn write(found: Option<LocalQueue>, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Option<LocalQueue>, _: &EndedStream<'_>, to: &mut Summary) {
         to.local_queue = found;
     }
 }
@@ -317,57 +319,57 @@ impl Metric for StampSources {
         Scalar::new(
             "send-stamps-lost",
             "sent stamps lost",
-            Unit::Packets,
-            Take::Count(|s| s.stamps().sent_lost),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| s.stamps().sent_lost),
         )
         .about("packets for which a stamp of their departure was asked for and never came")
         .lower_is_better(),
         Scalar::new(
             "send-lag-mean",
             "in sender, mean",
-            Unit::Time,
-            Take::Whole(|s| s.stamps().send_lag_mean_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
         .about("mean time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),
         Scalar::new(
             "send-lag-max",
             "in sender, largest",
-            Unit::Time,
-            Take::Whole(|s| s.stamps().send_lag_max_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
         .about("largest time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-mean",
             "in receiver, mean",
-            Unit::Time,
-            Take::Whole(|s| s.stamps().receive_lag_mean_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
         .about("mean time from the arrived stamp to the receiving program's clock reading")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-max",
             "in receiver, largest",
-            Unit::Time,
-            Take::Whole(|s| s.stamps().receive_lag_max_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
         .about("largest time from the arrived stamp to the receiving program's clock reading")
         .lower_is_better(),
     ];
 
-    type Found = (Stamps, FarEnd);
+    type Found = (StampCounts, ReceivedHeaders);
 
     fn begin(_: &Session) -> StampSources {
         StampSources
     }
 
-    fn found(&self, stream: &Stream<'_>) -> (Stamps, FarEnd) {
-        let Known { tally, session, .. } = stream.known;
+    fn found(&self, stream: &EndedStream<'_>) -> (StampCounts, ReceivedHeaders) {
+        let StreamFacts { tally, session, .. } = stream.known;
         (tally.stamps(session), tally.far_end())
     }
 
-    fn write((stamps, far_end): (Stamps, FarEnd), _: &Stream<'_>, to: &mut Summary) {
+    fn write((stamps, far_end): (StampCounts, ReceivedHeaders), _: &EndedStream<'_>, to: &mut Summary) {
         to.stamps = stamps;
         to.far_end = far_end;
     }

@@ -1,23 +1,23 @@
 //! Loss (metrics §10 and §11).
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Loss, Summary};
 use serde::{Deserialize, Serialize};
 
 /// Loss and how it clusters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Losses;
+pub struct LossMetric;
 
-impl Metric for Losses {
+impl Metric for LossMetric {
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "a path to the method is of one lifetime only"
     )]
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
+        Scalar::new("loss", "lost", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss_ratio()))
             .about("lost over sent")
             .source("RFC 7680")
             .lower_is_better()
@@ -25,31 +25,41 @@ impl Metric for Losses {
         Scalar::new(
             "loss-low",
             "loss at least",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
         )
         .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
         Scalar::new(
             "loss-high",
             "loss at most",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
         )
         .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
-        Scalar::new("loss-bound", "loss below", Unit::Share, Take::Real(|s| s.loss()?.rule_of_three))
-            .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
-            .lower_is_better(),
-        Scalar::new("loss-runs", "loss runs", Unit::Count, Take::Count(|s| Some(s.loss()?.periods)))
-            .about("runs of consecutive losses")
-            .source("RFC 3357 §4")
-            .lower_is_better(),
+        Scalar::new(
+            "loss-bound",
+            "loss below",
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| s.loss()?.rule_of_three),
+        )
+        .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-runs",
+            "loss runs",
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.loss()?.periods)),
+        )
+        .about("runs of consecutive losses")
+        .source("RFC 3357 §4")
+        .lower_is_better(),
         Scalar::new(
             "loss-run-longest",
             "longest loss",
-            Unit::Packets,
-            Take::Count(|s| Some(s.loss()?.longest())),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.loss()?.longest())),
         )
         .about("packets of the longest run of losses")
         .source("RFC 3357 §6.3")
@@ -59,8 +69,8 @@ impl Metric for Losses {
         Scalar::new(
             "loss-run-mean",
             "mean loss run",
-            Unit::Packets,
-            Take::Real(|s| s.loss()?.gilbert.mean_burst),
+            ScalarUnit::Packets,
+            ScalarGetter::Real(|s| s.loss()?.gilbert.mean_burst),
         )
         .about("mean length of a run of losses")
         .source("RFC 3357 §6.3")
@@ -68,8 +78,8 @@ impl Metric for Losses {
         Scalar::new(
             "burst-ratio",
             "burst ratio",
-            Unit::Plain { decimals: 2 },
-            Take::Real(|s| s.loss()?.gilbert.burst_ratio),
+            ScalarUnit::Plain { decimals: 2 },
+            ScalarGetter::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
         .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
         .source("G.107 §3.5")
@@ -77,8 +87,8 @@ impl Metric for Losses {
         Scalar::new(
             "loss-noticeable",
             "noticeable loss",
-            Unit::Share,
-            Take::Real(|s| s.loss()?.noticeable_rate_99),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| s.loss()?.noticeable_rate_99),
         )
         .about("losses at most 99 packets after the one before, over losses")
         .source("RFC 3357 §6.1")
@@ -86,58 +96,58 @@ impl Metric for Losses {
         Scalar::new(
             "loss-conditional",
             "loss after loss",
-            Unit::Share,
-            Take::Real(|s| s.loss()?.gilbert.clp),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| s.loss()?.gilbert.clp),
         )
         .about("conditional loss probability: lost, where the packet before was lost")
         .lower_is_better(),
         Scalar::new(
             "loss-correlation",
             "loss correlation",
-            Unit::Plain { decimals: 3 },
-            Take::Real(|s| s.loss()?.lag1),
+            ScalarUnit::Plain { decimals: 3 },
+            ScalarGetter::Real(|s| s.loss()?.lag1),
         )
         .about("correlation of the loss of neighbouring packets")
         .lower_is_better(),
         Scalar::new(
             "loss-runs-z",
             "runs test z",
-            Unit::Plain { decimals: 2 },
-            Take::Real(|s| s.loss()?.runs_test?.z),
+            ScalarUnit::Plain { decimals: 2 },
+            ScalarGetter::Real(|s| s.loss()?.runs_test?.z),
         )
         .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
-        Scalar::new("gilbert-p", "Gilbert p", Unit::Share, Take::Real(|s| s.loss()?.gilbert.p))
+        Scalar::new("gilbert-p", "Gilbert p", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.p))
             .about("simple Gilbert model: lost, where the packet before was received")
             .lower_is_better(),
-        Scalar::new("gilbert-q", "Gilbert q", Unit::Share, Take::Real(|s| s.loss()?.gilbert.q))
+        Scalar::new("gilbert-q", "Gilbert q", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.q))
             .about("simple Gilbert model: received, where the packet before was lost")
             .higher_is_better(),
         Scalar::new(
             "gilbert1960-p",
             "Gilbert 1960 p",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.p)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.p)),
         )
         .about("Gilbert's model of 1960: from the good state to the bad"),
         Scalar::new(
             "gilbert1960-r",
             "Gilbert 1960 r",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.r)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.r)),
         )
         .about("Gilbert's model of 1960: from the bad state to the good"),
         Scalar::new(
             "gilbert1960-h",
             "Gilbert 1960 h",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.h)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.h)),
         )
         .about("Gilbert's model of 1960: received in the bad state"),
         Scalar::new(
             "bursts",
             "bursts of loss",
-            Unit::Count,
-            Take::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
         )
         .about("bursts: losses with fewer than 16 packets received between them")
         .source("RFC 3611 §4.7.2")
@@ -145,8 +155,8 @@ impl Metric for Losses {
         Scalar::new(
             "burst-density",
             "burst density",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
         )
         .about("losses in bursts over packets in bursts")
         .source("RFC 3611 §4.7.2")
@@ -154,8 +164,8 @@ impl Metric for Losses {
         Scalar::new(
             "gap-density",
             "gap density",
-            Unit::Share,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
         )
         .about("losses in gaps over packets in gaps")
         .source("RFC 3611 §4.7.2")
@@ -163,8 +173,8 @@ impl Metric for Losses {
         Scalar::new(
             "burst-duration",
             "mean burst",
-            Unit::Time,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
         )
         .about("mean duration of a burst of loss")
         .source("RFC 3611 §4.7.2")
@@ -172,8 +182,8 @@ impl Metric for Losses {
         Scalar::new(
             "gap-duration",
             "mean gap",
-            Unit::Time,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
         )
         .about("mean duration of a gap between bursts of loss")
         .source("RFC 3611 §4.7.2")
@@ -182,15 +192,15 @@ impl Metric for Losses {
 
     type Found = Loss;
 
-    fn begin(_: &Session) -> Losses {
-        Losses
+    fn begin(_: &Session) -> LossMetric {
+        LossMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Loss {
+    fn found(&self, stream: &EndedStream<'_>) -> Loss {
         stream.loss()
     }
 
-    fn write(found: Loss, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Loss, _: &EndedStream<'_>, to: &mut Summary) {
         to.loss = found;
     }
 }

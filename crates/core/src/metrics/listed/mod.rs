@@ -17,36 +17,36 @@ mod variation;
 
 use super::ipdv::StreamingIpdv;
 use super::mapdv2::Mapdv2;
-use super::metric::Entry;
+use super::metric::MetricEntry;
 use super::rfc3550;
 use super::skew::StreamingHull;
 
 /// Every metric, in the order of tables. A metric's result may follow from those before it.
-pub(crate) const METRICS: &[Entry] = &[
-    Entry::of::<counts::PacketCounts>(),
-    Entry::of::<loss::Losses>(),
-    Entry::of::<duplication::Duplication>(),
-    Entry::of::<reordering::OutOfOrder>(),
-    Entry::of::<periods::Rates>(),
-    Entry::of::<StreamingIpdv>(),
-    Entry::of::<rfc3550::Estimator>(),
-    Entry::of::<Mapdv2>(),
-    Entry::of::<delay::Pdv>(),
-    Entry::of::<delay::Latency>(),
-    Entry::of::<clock::Clocks>(),
-    Entry::of::<StreamingHull>(),
-    Entry::of::<trend::Slopes>(),
-    Entry::of::<trend::Changes>(),
-    Entry::of::<confidence::Confidence>(),
-    Entry::of::<confidence::NearMiddle>(),
-    Entry::of::<dejitter::PlayOut>(),
-    Entry::of::<objectives::Objectives>(),
-    Entry::of::<hosts::Lateness>(),
-    Entry::of::<hosts::HostStalls>(),
-    Entry::of::<hosts::NoiseFloors>(),
-    Entry::of::<hosts::StampSources>(),
-    Entry::of::<hosts::OwnQueue>(),
-    Entry::of::<round_trips::BesideRoundTrips>(),
+pub(crate) const METRICS: &[MetricEntry] = &[
+    MetricEntry::of::<counts::PacketCounts>(),
+    MetricEntry::of::<loss::LossMetric>(),
+    MetricEntry::of::<duplication::Duplication>(),
+    MetricEntry::of::<reordering::ReorderMetric>(),
+    MetricEntry::of::<periods::RateMetric>(),
+    MetricEntry::of::<StreamingIpdv>(),
+    MetricEntry::of::<rfc3550::JitterEstimator>(),
+    MetricEntry::of::<Mapdv2>(),
+    MetricEntry::of::<delay::Pdv>(),
+    MetricEntry::of::<delay::Latency>(),
+    MetricEntry::of::<clock::ClockMetric>(),
+    MetricEntry::of::<StreamingHull>(),
+    MetricEntry::of::<trend::Slopes>(),
+    MetricEntry::of::<trend::ChangeMetric>(),
+    MetricEntry::of::<confidence::ConfidenceMetric>(),
+    MetricEntry::of::<confidence::NearMedian>(),
+    MetricEntry::of::<dejitter::PlayOutMetric>(),
+    MetricEntry::of::<objectives::Objectives>(),
+    MetricEntry::of::<hosts::LatenessMetric>(),
+    MetricEntry::of::<hosts::HostStalls>(),
+    MetricEntry::of::<hosts::NoiseFloors>(),
+    MetricEntry::of::<hosts::StampSources>(),
+    MetricEntry::of::<hosts::OwnQueue>(),
+    MetricEntry::of::<round_trips::RoundTripExtras>(),
 ];
 
 fn percent(part: u64, whole: u64) -> Option<f64> {

@@ -1,10 +1,10 @@
 //! Service objectives (metrics §19).
 
 use crate::distribution::percentile::Percent;
-use crate::metrics::known::Known;
+use crate::metrics::known::StreamFacts;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Summary, Y1541};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ impl Metric for Objectives {
     const SCALARS: &'static [Scalar] = &[Scalar::new(
         "y1541-class",
         "Y.1541 class",
-        Unit::Count,
-        Take::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
+        ScalarUnit::Count,
+        ScalarGetter::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
     )
     .about("most demanding class whose bounds hold: 6, 7, 0 … 4; 5 is the unspecified class")
     .source("Y.1541, as RFC 5976 §2 quotes it")
@@ -30,10 +30,10 @@ impl Metric for Objectives {
         Objectives
     }
 
-    fn found(&self, _: &Stream<'_>) {}
+    fn found(&self, _: &EndedStream<'_>) {}
 
-    fn write((): (), stream: &Stream<'_>, to: &mut Summary) {
-        let Known { clock, options, counted, .. } = stream.known;
+    fn write((): (), stream: &EndedStream<'_>, to: &mut Summary) {
+        let StreamFacts { clock, options, counted, .. } = stream.known;
         if !stream.known.has_two_clocks() {
             return;
         }

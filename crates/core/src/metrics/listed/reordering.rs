@@ -4,11 +4,11 @@ use super::percent;
 use crate::metrics::OnePass;
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::density::{StayBack, THRESHOLD};
-use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::occupancy::Occupancy;
-use crate::metrics::reorder::{Density, Overtaking, reordering};
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, ScalarSource, Take, Unit};
+use crate::metrics::reorder::{ReorderCounter, ReorderDensity, reordering};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarSource, ScalarUnit};
 use crate::session::Session;
 use crate::spec::Transport;
 use crate::summary::{Reordering, Summary};
@@ -16,22 +16,22 @@ use serde::{Deserialize, Serialize};
 
 /// Reordering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OutOfOrder {
-    overtaking: Overtaking,
+pub struct ReorderMetric {
+    overtaking: ReorderCounter,
     stay_back: StayBack,
     occupancy: Occupancy,
 }
 
 /// Discontinuities kept.
-const STRETCHES: usize = 8192;
+const MAX_DISCONTINUITIES: usize = 8192;
 
-impl Metric for OutOfOrder {
+impl Metric for ReorderMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "reorder-extent-max",
             "reordering extent",
-            Unit::Packets,
-            Take::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
         .about("most arrivals between an overtaken packet and the earliest it was overtaken by")
         .source("RFC 4737 §4.2")
@@ -40,8 +40,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-late-max",
             "reordering late time",
-            Unit::Time,
-            Take::Whole(|s| s.test()?.reordering.max_late_time_ns),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
         .about("largest time from the arrival of the overtaker to that of the overtaken")
         .source("RFC 4737 §4.3")
@@ -50,8 +50,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-offset-max",
             "reordering offset",
-            Unit::Bytes,
-            Take::Count(|s| s.test()?.reordering.max_byte_offset),
+            ScalarUnit::Bytes,
+            ScalarGetter::Count(|s| s.test()?.reordering.max_byte_offset),
         )
         .about("most payload to be held back for an overtaken packet")
         .source("RFC 4737 §4.4")
@@ -60,8 +60,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-free-runs",
             "reordering-free runs",
-            Unit::Count,
-            Take::Count(|s| Some(s.test()?.reordering.free_runs)),
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.test()?.reordering.free_runs)),
         )
         .about("completed runs of packets in order")
         .source("RFC 4737 §4.6")
@@ -70,8 +70,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-three-late",
             "three or more late",
-            Unit::Share,
-            Take::Real(|s| density(s).map(|d| d.three_or_more_late)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| density(s).map(|d| d.three_or_more_late)),
         )
         .about("packets displaced by three or more: what a TCP sender takes for loss")
         .source("RFC 5236 §4")
@@ -80,8 +80,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-late-ratio",
             "displaced late",
-            Unit::Share,
-            Take::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
         )
         .about("packets that arrived later than their place")
         .source("RFC 5236 §4")
@@ -90,8 +90,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-early-ratio",
             "displaced early",
-            Unit::Share,
-            Take::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
         )
         .about("packets that arrived earlier than their place")
         .source("RFC 5236 §4")
@@ -100,8 +100,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-displacement",
             "mean displacement",
-            Unit::Packets,
-            Take::Real(|s| density(s).map(|d| d.mean_displacement)),
+            ScalarUnit::Packets,
+            ScalarGetter::Real(|s| density(s).map(|d| d.mean_displacement)),
         )
         .about("mean distance of a packet from its place, in arrivals")
         .source("RFC 5236 §4")
@@ -110,8 +110,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-entropy",
             "reordering entropy",
-            Unit::Plain { decimals: 3 },
-            Take::Real(|s| density(s).map(|d| d.entropy)),
+            ScalarUnit::Plain { decimals: 3 },
+            ScalarGetter::Real(|s| density(s).map(|d| d.entropy)),
         )
         .about("entropy of the reorder density, in nats")
         .source("RFC 5236 §4")
@@ -120,8 +120,8 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-occupancy",
             "reorder buffer",
-            Unit::Packets,
-            Take::Real(|s| density(s).map(|d| d.mean_occupancy)),
+            ScalarUnit::Packets,
+            ScalarGetter::Real(|s| density(s).map(|d| d.mean_occupancy)),
         )
         .about("mean occupancy of a reorder buffer, lost packets skipped")
         .source("RFC 5236 §5")
@@ -131,15 +131,15 @@ impl Metric for OutOfOrder {
 
     type Found = Reordering;
 
-    fn begin(_: &Session) -> OutOfOrder {
-        OutOfOrder {
-            overtaking: Overtaking::bounded(STRETCHES),
+    fn begin(_: &Session) -> ReorderMetric {
+        ReorderMetric {
+            overtaking: ReorderCounter::bounded(MAX_DISCONTINUITIES),
             stay_back: StayBack::new(THRESHOLD, 0),
             occupancy: Occupancy::new(THRESHOLD, 0),
         }
     }
 
-    fn push(&mut self, packets: &Packets<'_>) {
+    fn push(&mut self, packets: &AcceptedPackets<'_>) {
         let mut at = 0;
         for run in packets.runs() {
             self.overtaking.push_run(run.clone(), |k| packets.arrived(at + k));
@@ -149,7 +149,7 @@ impl Metric for OutOfOrder {
         }
     }
 
-    fn join(&mut self, later: OutOfOrder, lead: &OutOfOrder) {
+    fn join(&mut self, later: ReorderMetric, lead: &ReorderMetric) {
         self.overtaking.join(later.overtaking, &lead.overtaking);
         self.stay_back.join(later.stay_back, &lead.stay_back);
         self.occupancy.join(later.occupancy, &lead.occupancy);
@@ -160,12 +160,12 @@ impl Metric for OutOfOrder {
     }
 
     fn is_possible(&self, n: u64) -> bool {
-        self.overtaking.is_possible(n, STRETCHES)
+        self.overtaking.is_possible(n, MAX_DISCONTINUITIES)
             && self.stay_back.is_possible(n, THRESHOLD)
             && self.occupancy.is_possible(n, THRESHOLD)
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Reordering {
+    fn found(&self, stream: &EndedStream<'_>) -> Reordering {
         Reordering {
             observable: is_observable(stream),
             rd_fd_dt128: self.stay_back.clone().finish(),
@@ -174,22 +174,22 @@ impl Metric for OutOfOrder {
         }
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Reordering {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Reordering {
         let payload = stream.known.session.spec.payload();
         Reordering { observable: is_observable(stream), ..reordering(&all.series, payload) }
     }
 
-    fn write(found: Reordering, stream: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Reordering, stream: &EndedStream<'_>, to: &mut Summary) {
         to.counts.out_of_sequence = found.reordered;
         to.counts.out_of_sequence_pct = percent(found.reordered, stream.known.counted.accepted);
         to.reordering = found;
     }
 }
-fn density(source: &ScalarSource<'_>) -> Option<Density> {
+fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
 /// TCP hides it.
-fn is_observable(stream: &Stream<'_>) -> bool {
+fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }

@@ -1,23 +1,23 @@
 //! What a round-trip test has in addition to its round trips.
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
 /// What round-trip tests have in addition to their round trips.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BesideRoundTrips;
+pub struct RoundTripExtras;
 
-impl Metric for BesideRoundTrips {
+impl Metric for RoundTripExtras {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "processing-min",
             "processing min",
-            Unit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
         )
         .about("smallest time the far host took to answer, which is not part of the round trips")
         .source("RFC 2681")
@@ -26,8 +26,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "processing-mean",
             "processing mean",
-            Unit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
         )
         .about("mean time the far host took to answer")
         .lower_is_better()
@@ -35,21 +35,26 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "processing-max",
             "processing max",
-            Unit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
         )
         .about("largest time the far host took to answer")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
-        Scalar::new("unsent", "not sent", Unit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
-            .about("requests that this host could not send")
-            .lower_is_better()
-            .only(Applies::ROUND_TRIPS),
+        Scalar::new(
+            "unsent",
+            "not sent",
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.unsent)),
+        )
+        .about("requests that this host could not send")
+        .lower_is_better()
+        .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-there",
             "lost on the way there",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.up_lost)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.up_lost)),
         )
         .about("requests lost on the way there, where the far host counts")
         .lower_is_better()
@@ -57,8 +62,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "lost-back",
             "lost on the way back",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.down_lost)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.down_lost)),
         )
         .about("answers lost on the way back, where the far host counts")
         .lower_is_better()
@@ -66,8 +71,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "lost-either",
             "lost either way",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
         )
         .about("lost in an unknown direction")
         .lower_is_better()
@@ -75,8 +80,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-foreign",
             "foreign answers",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.foreign)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.foreign)),
         )
         .about("datagrams received that are not of this test")
         .lower_is_better()
@@ -84,8 +89,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-malformed",
             "malformed answers",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.malformed)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.malformed)),
         )
         .about("datagrams received that are not what the protocol allows")
         .lower_is_better()
@@ -93,8 +98,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-forged",
             "forged answers",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.forged)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.forged)),
         )
         .about("datagrams received whose integrity check failed")
         .lower_is_better()
@@ -102,8 +107,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-unmatched",
             "unmatched answers",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
         )
         .about("answers to requests never sent or long gone")
         .lower_is_better()
@@ -111,8 +116,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "requests-refused",
             "requests refused",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.refused)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.refused)),
         )
         .about("ICMP messages of the far host that nothing listens there")
         .lower_is_better()
@@ -120,8 +125,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "requests-prohibited",
             "requests prohibited",
-            Unit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
         )
         .about("ICMP messages that a filter or policy prohibits the requests")
         .lower_is_better()
@@ -129,8 +134,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-retransmissions",
             "TCP retransmissions",
-            Unit::Count,
-            Take::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
         )
         .about("segments the kernel sent again during a TCP test")
         .lower_is_better()
@@ -138,8 +143,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-srtt-max",
             "TCP SRTT, largest",
-            Unit::Time,
-            Take::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
+            ScalarUnit::Time,
+            ScalarGetter::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
         )
         .about("largest smoothed round-trip time the kernel saw during a TCP test")
         .source("RFC 6298")
@@ -148,8 +153,8 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-cwnd-min",
             "TCP window, smallest",
-            Unit::Count,
-            Take::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
         )
         .about("smallest congestion window during a TCP test, in segments")
         .higher_is_better()
@@ -158,13 +163,13 @@ impl Metric for BesideRoundTrips {
 
     type Found = ();
 
-    fn begin(_: &Session) -> BesideRoundTrips {
-        BesideRoundTrips
+    fn begin(_: &Session) -> RoundTripExtras {
+        RoundTripExtras
     }
 
-    fn found(&self, _: &Stream<'_>) {}
+    fn found(&self, _: &EndedStream<'_>) {}
 
-    fn write((): (), stream: &Stream<'_>, to: &mut Summary) {
+    fn write((): (), stream: &EndedStream<'_>, to: &mut Summary) {
         to.two_way = stream.known.two_way.get().cloned().map(Box::new);
     }
 }

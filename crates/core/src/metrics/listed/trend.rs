@@ -2,10 +2,10 @@
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
-use crate::summary::{Regression, Segment, Summary};
+use crate::summary::{PathSegment, Regression, Summary};
 use serde::{Deserialize, Serialize};
 
 /// Slopes of delay over time.
@@ -17,32 +17,32 @@ impl Metric for Slopes {
         Scalar::new(
             "slope",
             "slope of delay",
-            Unit::Ppm,
-            Take::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
+            ScalarUnit::Ppm,
+            ScalarGetter::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
         )
         .about("slope of delay over send time by least squares")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-r",
             "correlation with time",
-            Unit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.regression_send?.r),
+            ScalarUnit::Plain { decimals: 4 },
+            ScalarGetter::Real(|s| s.test()?.regression_send?.r),
         )
         .about("Pearson's correlation of delay and send time")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-arrival",
             "slope over arrival",
-            Unit::Ppm,
-            Take::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
+            ScalarUnit::Ppm,
+            ScalarGetter::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
         )
         .about("slope of delay over arrival time: the burstiness plot's m")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-arrival-r",
             "r over arrival",
-            Unit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.regression_arrival?.r),
+            ScalarUnit::Plain { decimals: 4 },
+            ScalarGetter::Real(|s| s.test()?.regression_arrival?.r),
         )
         .about("Pearson's correlation of delay and arrival time: the burstiness plot's r")
         .only(Applies::WHOLE),
@@ -54,46 +54,46 @@ impl Metric for Slopes {
         Slopes
     }
 
-    fn found(&self, stream: &Stream<'_>) -> [Option<Regression>; 2] {
+    fn found(&self, stream: &EndedStream<'_>) -> [Option<Regression>; 2] {
         stream.lines().map(|line| line.map(Regression::from))
     }
 
-    fn write([on_send, on_arrival]: [Option<Regression>; 2], _: &Stream<'_>, to: &mut Summary) {
+    fn write([on_send, on_arrival]: [Option<Regression>; 2], _: &EndedStream<'_>, to: &mut Summary) {
         to.regression_send = on_send;
         to.regression_arrival = on_arrival;
     }
 }
 /// Path changes and clock steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Changes;
+pub struct ChangeMetric;
 
-impl Metric for Changes {
+impl Metric for ChangeMetric {
     const SCALARS: &'static [Scalar] = &[Scalar::new(
         "path-changes",
         "path changes",
-        Unit::Count,
-        Take::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
+        ScalarUnit::Count,
+        ScalarGetter::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
     )
     .about("lasting jumps of the smallest delay: a route or a clock changed")
     .source("RFC 5481 §6.2")
     .lower_is_better()
     .only(Applies::WHOLE)];
 
-    type Found = Vec<Segment>;
+    type Found = Vec<PathSegment>;
 
-    fn begin(_: &Session) -> Changes {
-        Changes
+    fn begin(_: &Session) -> ChangeMetric {
+        ChangeMetric
     }
 
-    fn found(&self, _: &Stream<'_>) -> Vec<Segment> {
+    fn found(&self, _: &EndedStream<'_>) -> Vec<PathSegment> {
         Vec::new()
     }
 
-    fn found_of_all(_: &Stream<'_>, all: &AllPackets<'_>) -> Vec<Segment> {
+    fn found_of_all(_: &EndedStream<'_>, all: &AllPackets<'_>) -> Vec<PathSegment> {
         all.segments().to_vec()
     }
 
-    fn write(found: Vec<Segment>, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Vec<PathSegment>, _: &EndedStream<'_>, to: &mut Summary) {
         to.segments = found;
     }
 }

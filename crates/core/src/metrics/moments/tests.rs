@@ -47,7 +47,7 @@ fn extremes_and_means() {
 #[test]
 fn sums_beyond_128_bits_are_kept_to_double_precision() {
     let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
-    let mut sum = Sum::default();
+    let mut sum = ExactSum::default();
     sum.add(i128::MAX);
     sum.add(i128::MAX);
     assert_eq!(sum.exact(), None);
@@ -58,7 +58,7 @@ fn sums_beyond_128_bits_are_kept_to_double_precision() {
     let mut both = sum;
     both.merge(sum);
     near(both.value(), 10.0 * i128::MAX as f64);
-    let mut small = Sum::default();
+    let mut small = ExactSum::default();
     small.add_product(-3, 4);
     assert_eq!(small.exact(), Some(-12));
 }
@@ -142,7 +142,7 @@ fn absurd_times_and_delays_merge_as_they_add() {
 fn packets(rows: &[(i64, i64)]) -> CoMoments {
     let mut sums = CoMoments::default();
     for (seq, &(sent, delay)) in (0..).zip(rows) {
-        sums.push(&Packet { seq, sent, delay });
+        sums.push(&AcceptedPacket { seq, sent, delay });
     }
     sums
 }
@@ -215,7 +215,7 @@ fn later_values_are_added_to_those_before() {
 fn a_state_has_nothing_beyond_its_values() {
     let valid: Moments = [3, 9].into_iter().collect();
     assert!(valid.is_possible(2) && !valid.is_possible(1) && !valid.is_possible(3));
-    let sum = |exact, spilt| Sum { exact, spilt };
+    let sum = |exact, spilt| ExactSum { exact, spilt };
     assert!(Moments { sum: sum(2 << 65, 0.0), ..valid }.is_possible(2));
     assert!(Moments { sum: sum(-2 << 65, 0.0), ..valid }.is_possible(2));
     assert!(!Moments { sum: sum((2 << 65) + 1, 0.0), ..valid }.is_possible(2));
@@ -255,7 +255,9 @@ fn absurd_values_are_added_to_those_before() {
 fn delays_are_the_values_of_packets() {
     let of = |delays: &[i64]| {
         let mut moments = Moments::default();
-        delays.iter().for_each(|&delay| OnePass::push(&mut moments, &Packet { seq: 0, sent: 0, delay }));
+        delays
+            .iter()
+            .for_each(|&delay| OnePass::push(&mut moments, &AcceptedPacket { seq: 0, sent: 0, delay }));
         moments
     };
     let mut halves = of(&[3, 9]);
@@ -273,7 +275,7 @@ proptest! {
         let all: Vec<(i64, i64)> = near.iter().copied().chain(rows).collect();
         let (sent, delay): (Vec<i64>, Vec<i64>) = all.iter().copied().unzip();
         let (mut chunked, mut one_by_one) = (CoMoments::default(), CoMoments::default());
-        all.iter().for_each(|&(sent, delay)| one_by_one.push(&Packet { seq: 0, sent, delay }));
+        all.iter().for_each(|&(sent, delay)| one_by_one.push(&AcceptedPacket { seq: 0, sent, delay }));
         let cut = cut.min(all.len());
         let extremes = [
             chunked.add_all(&sent[..cut], &delay[..cut]),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn of(rows: &[(u32, i64)]) -> Reordering {
     let mut samples = Samples::default();
     for &(seq, arrived) in rows {
-        samples.push(Packet { seq, sent: 0, delay: arrived });
+        samples.push(AcceptedPacket { seq, sent: 0, delay: arrived });
     }
     reordering(&Series::new(&samples), 100)
 }
@@ -164,10 +164,10 @@ fn n_is_listed_up_to_1000() {
 }
 
 /// In one pass with `limit`.
-fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> Overtaking {
-    let mut overtaking = Overtaking::bounded(limit);
+fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> ReorderCounter {
+    let mut overtaking = ReorderCounter::bounded(limit);
     for (arrived, seq) in (0..).zip(seqs) {
-        overtaking.push(&Packet { seq, sent: 0, delay: arrived });
+        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
     }
     overtaking
 }
@@ -193,7 +193,7 @@ fn memory_keeps_to_the_limit() {
     // Pairs swapped: a discontinuity each, of which those forgotten keep their gaps, as far as they are listed.
     let pairs = || (0..20_100).map(|k| k ^ 1);
     let (whole, kept) = (bounded(0, pairs()), bounded(4, pairs()));
-    assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), LISTED));
+    assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), MAX_LISTED));
     assert_eq!((whole.maxima.len(), whole.reordered(), kept.reordered()), (10_050, 10_050, 10_050));
     assert!(kept.is_possible(20_100, 4));
     // Every other number after the largest, upwards: each begins a stretch, and none is in order.
@@ -204,9 +204,9 @@ fn memory_keeps_to_the_limit() {
     assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
 }
 
-fn push_all(overtaking: &mut Overtaking, from: usize, seqs: &[u32]) {
+fn push_all(overtaking: &mut ReorderCounter, from: usize, seqs: &[u32]) {
     for (arrived, &seq) in (from..).zip(seqs) {
-        overtaking.push(&Packet { seq, sent: 0, delay: arrived as i64 });
+        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
     }
 }
 
@@ -219,7 +219,7 @@ fn later_arrivals_are_added_to_those_before() {
         seqs[from..to].rotate_left(1);
     }
     let part = |from: usize, marked: usize, to: usize| {
-        let mut part = Overtaking::default();
+        let mut part = ReorderCounter::default();
         push_all(&mut part, from, &seqs[from..marked]);
         part.mark();
         push_all(&mut part, marked, &seqs[marked..to]);
@@ -255,7 +255,7 @@ fn later_arrivals_keep_to_the_limit() {
     // Pairs swapped, of which four stretches are kept of either part.
     let pairs: Vec<u32> = (0..400).map(|k| k ^ 1).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &pairs[from..to]);
         part
     };
@@ -271,8 +271,8 @@ fn later_arrivals_keep_to_the_limit() {
 
 #[test]
 fn a_state_has_nothing_beyond_its_packets() {
-    let stretch = |seq, index, len| Stretch { seq, index, len, arrived: 0, overtook: false };
-    let valid = Overtaking {
+    let stretch = |seq, index, len| ArrivalRun { seq, index, len, arrived: 0, overtook: false };
+    let valid = ReorderCounter {
         arrivals: 20,
         limit: 4,
         expected: Some(31),
@@ -283,12 +283,12 @@ fn a_state_has_nothing_beyond_its_packets() {
         n_values: BTreeMap::from([(2, 3)]).into(),
         positions: vec![2, 4],
         forgotten: 3,
-        ..Overtaking::default()
+        ..ReorderCounter::default()
     };
     assert!(valid.is_possible(20, 4) && !valid.is_possible(19, 4) && !valid.is_possible(21, 4));
     assert!(!valid.is_possible(20, 3) && !valid.is_possible(20, 5));
-    let found = |changes: &[&dyn Fn(&mut Overtaking)]| {
-        let with = |change: &&dyn Fn(&mut Overtaking)| {
+    let found = |changes: &[&dyn Fn(&mut ReorderCounter)]| {
+        let with = |change: &&dyn Fn(&mut ReorderCounter)| {
             let mut changed = valid.clone();
             change(&mut changed);
             changed.is_possible(20, 4)
@@ -301,7 +301,7 @@ fn a_state_has_nothing_beyond_its_packets() {
         &|o| o.maxima[1] = stretch(15, 18, 2),
         &|o| o.ascent = (6..10).map(|k| stretch(k, k, 1)).collect(),
         &|o| o.forgotten = 5,
-        &|o| o.positions = vec![6; LISTED + 1],
+        &|o| o.positions = vec![6; MAX_LISTED + 1],
         &|o| (o.reordered, o.free_run, o.free_runs) = (20, 20, 20),
         &|o| o.expected = Some(1 << 32),
         &|o| o.expected = None,
@@ -320,7 +320,7 @@ fn a_state_has_nothing_beyond_its_packets() {
         &|o| o.forgotten = 6,
         &|o| o.positions = vec![4, 2],
         &|o| o.positions = vec![2, 7],
-        &|o| o.positions = vec![6; LISTED + 2],
+        &|o| o.positions = vec![6; MAX_LISTED + 2],
         &|o| o.reordered = 21,
         &|o| o.free_run = 21,
         &|o| o.free_runs = 21,
@@ -336,14 +336,14 @@ fn a_state_has_nothing_beyond_its_packets() {
 fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
     let pairs: Vec<u32> = (0..24_000).map(|k| k ^ 1).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &pairs[from..to]);
         part
     };
     let (mut mine, lead) = (of(0, 3000), of(2000, 3000));
     mine.join(of(2000, 24_000), &lead);
     assert_eq!(mine.positions, of(0, 24_000).positions);
-    assert_eq!(mine.output().gaps.len(), LISTED);
+    assert_eq!(mine.output().gaps.len(), MAX_LISTED);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn what_later_arrivals_made_forget_is_forgotten() {
     // Every other number below 1000, upwards: none is in order, and each begins a stretch.
     let seqs: Vec<u32> = (0..100).chain([1000]).chain((0..20).map(|k| 200 + 2 * k)).chain([150]).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &seqs[from..to.min(100)]);
         part.mark();
         push_all(&mut part, 100, &seqs[to.min(100)..to]);

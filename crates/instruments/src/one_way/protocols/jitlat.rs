@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::instrument::Outcome;
+use crate::instrument::TestOutcome;
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::stop::Stop;
@@ -30,7 +30,7 @@ impl OneWayClient for JitlatClient {
     }
 
     fn check(&self, test: &OneWay) -> Result<(), Error> {
-        let stream = |direction| test.settings.specs.iter().find(|spec| spec.direction() == direction);
+        let stream = |direction| test.settings.terms.specs.iter().find(|spec| spec.direction() == direction);
         let (Some(up), Some(down)) = (stream(Direction::Up), stream(Direction::Down)) else { return Ok(()) };
         // Port 0 at the server is its test port, in both directions.
         let same_ports = up.src_port == down.dst_port && up.dst_port == down.src_port;
@@ -44,7 +44,7 @@ impl OneWayClient for JitlatClient {
         )))
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         Ok(client::run(&test.settings, stop.flag(), observer)?.into())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
-use crate::instrument::{Outcome, ProtocolText};
+use crate::instrument::{ProtocolText, TestOutcome};
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::ping::protocol::ProtocolServer;
@@ -12,12 +12,12 @@ use jitlat_core::observer::Observer;
 use jitlat_core::spec::{TEST_PORT, UNKNOWN_SEED};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
 use jitlat_net::client::TestRequest;
-use jitlat_net::owamp::{OwampRequest, run};
+use jitlat_net::owamp::{OwampError, OwampRequest, run};
 use jitlat_net::reflect::OwampServer;
-use jitlat_proto::amp::Mode;
-use jitlat_proto::jitlat::Dialect;
+use jitlat_proto::amp::SecurityMode;
+use jitlat_proto::jitlat::{Dialect, TestTerms};
 use jitlat_proto::owamp;
-use jitlat_proto::owamp::{Statistics, Style};
+use jitlat_proto::owamp::{OwpingOptions, Statistics};
 use std::fmt;
 
 /// The entry of OWAMP.
@@ -118,7 +118,7 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
 }
 
 /// How long a server may take for each step of the control conversation.
-const CONVERSATION: Span = Span::seconds(10);
+const STEP_TIMEOUT: Span = Span::seconds(10);
 
 /// Runs tests with an OWAMP server.
 #[derive(Clone)]
@@ -126,18 +126,24 @@ pub struct OwampClient {
     /// The control server's TCP port.
     pub port: u16,
     /// The mode to use; `None`: the strongest that both sides support.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: open.
     pub user: Option<(String, Vec<u8>)>,
     /// After how long a packet is lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
     /// How the results are printed in the text of owping.
-    pub style: Style,
+    pub style: OwpingOptions,
 }
 
 impl Default for OwampClient {
     fn default() -> OwampClient {
-        OwampClient { port: owamp::PORT, mode: None, user: None, timeout: None, style: Style::default() }
+        OwampClient {
+            port: owamp::PORT,
+            mode: None,
+            user: None,
+            timeout: None,
+            style: OwpingOptions::default(),
+        }
     }
 }
 
@@ -151,14 +157,14 @@ impl fmt::Debug for OwampClient {
 impl OwampClient {
     fn new(arguments: &Arguments) -> Result<OwampClient, Error> {
         let mode = arguments.text("owamp-mode").map(|mode| match mode {
-            "authenticated" => Mode::Authenticated,
-            "encrypted" => Mode::Encrypted,
-            _ => Mode::Open,
+            "authenticated" => SecurityMode::Authenticated,
+            "encrypted" => SecurityMode::Encrypted,
+            _ => SecurityMode::Open,
         });
         let user = match arguments.file("owamp-key-file") {
-            Some(_) if mode == Some(Mode::Open) => None,
+            Some(_) if mode == Some(SecurityMode::Open) => None,
             Some(file) => Some(user(file, arguments.text("owamp-user"), "owamp-user")?),
-            None if mode.is_some_and(|m| m != Mode::Open) => {
+            None if mode.is_some_and(|m| m != SecurityMode::Open) => {
                 let why = "this mode of OWAMP needs a user and a passphrase: give --owamp-key-file";
                 return Err(Error::Settings(why.to_owned()));
             }
@@ -166,7 +172,7 @@ impl OwampClient {
         };
         let timeout = arguments.text("owamp-timeout").map(quantity::pause).transpose();
         let timeout = timeout.map_err(|e| Error::Settings(format!("owamp-timeout: {e}")))?;
-        let mut style = Style::default();
+        let mut style = OwpingOptions::default();
         if let Some(text) = arguments.text("owamp-bucket") {
             style.bucket = bucket(text).map_err(|e| Error::Settings(format!("owamp-bucket: {e}")))?;
         }
@@ -178,13 +184,14 @@ impl OwampClient {
     }
 
     fn request(&self, test: &OneWay) -> OwampRequest {
-        let specs = test.settings.specs.iter().map(of_this_end).collect();
+        let specs = test.settings.terms.specs.iter().map(of_this_end).collect();
+        let terms = TestTerms { specs, ..test.settings.terms.clone() };
         OwampRequest {
-            settings: TestRequest { control_port: self.port, specs, ..test.settings.clone() },
+            settings: TestRequest { control_port: self.port, terms, ..test.settings.clone() },
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
-            patience: CONVERSATION,
+            step_timeout: STEP_TIMEOUT,
         }
     }
 }
@@ -211,31 +218,31 @@ impl OneWayClient for OwampClient {
 
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let cannot = |why: String| Err(Error::Settings(why));
-        if test.settings.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
+        if test.settings.terms.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
             return cannot("--proto owamp: its packets are UDP; leave -t out".to_owned());
         }
-        if test.settings.dialect == Dialect::Classic {
+        if test.settings.terms.dialect == Dialect::Classic {
             return cannot("--proto owamp: --classic is of jitlat's own protocol".to_owned());
         }
-        if test.settings.key.is_some() {
+        if test.settings.terms.key.is_some() {
             return cannot(
                 "--key-file is of jitlat's own protocol: OWAMP's users are in --owamp-key-file".to_owned(),
             );
         }
-        if test.settings.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
+        if test.settings.terms.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
             return cannot("--proto owamp: periodic, Poisson or bursts".to_owned());
         }
         let named = |spec: &&TestSpec| match spec.direction() {
             Direction::Up => spec.dst_port != 0 && spec.dst_port != TEST_PORT,
             Direction::Down => spec.src_port != 0,
         };
-        if test.settings.specs.iter().any(|spec| named(&spec)) {
+        if test.settings.terms.specs.iter().any(|spec| named(&spec)) {
             let why =
                 "--proto owamp: the server chooses its ports; name only that of this host (-s, with -R -d)";
             return cannot(why.to_owned());
         }
         let header = self.request(test).header();
-        match test.settings.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
+        match test.settings.terms.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
             Some(spec) => cannot(format!(
                 "-l {}: a packet of OWAMP has {header} bytes at least in this mode",
                 spec.payload()
@@ -244,8 +251,11 @@ impl OneWayClient for OwampClient {
         }
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
-        let (measured, received) = run(&self.request(test), stop.flag(), observer)?;
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
+        let (measured, received) = run(&self.request(test), stop.flag(), observer).map_err(|e| match e {
+            OwampError::Client(e) => Error::OneWay(e),
+            failed @ OwampError::Failed { .. } => Error::Conversation(failed.into()),
+        })?;
         let print = |format, text: fn(&Statistics) -> String| {
             let sessions =
                 received.iter().map(|data| Statistics { data: data.clone(), style: self.style.clone() });
@@ -255,6 +265,6 @@ impl OneWayClient for OwampClient {
             [] => Vec::new(),
             _ => vec![print("owstats", Statistics::text), print("owping", Statistics::raw)],
         };
-        Ok(Outcome { texts, ..measured.into() })
+        Ok(TestOutcome { texts, ..measured.into() })
     }
 }

@@ -1,16 +1,16 @@
 //! ICMP and ICMPv6 echo.
 
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, Sizes};
-use crate::ping::test::{PingResult, Test};
+use crate::ping::protocol::{PingClient, PingProtocol, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
-use jitlat_net::twoway::Link;
+use jitlat_net::twoway::TwoWayLink;
 use jitlat_net::twoway::socket::Carrier;
-use jitlat_proto::echo::{Echo, Family, HEADER_LEN};
+use jitlat_proto::echo::{Echo, HEADER_LEN, IpVersion};
 
 /// The entry of ICMP.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "icmp",
     title: "ICMP",
     answered_by: "any host",
@@ -26,8 +26,8 @@ pub static PROTOCOL: Protocol = Protocol {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IcmpClient;
 
-impl Client for IcmpClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for IcmpClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -35,20 +35,20 @@ impl Client for IcmpClient {
         0
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> RequestSizes {
         let header = HEADER_LEN as u64;
-        Sizes { usual: 56, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(0) }
+        RequestSizes { usual: 56, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(0) }
     }
 
-    fn adapt(&self, link: &mut Link) {
+    fn adapt(&self, link: &mut TwoWayLink) {
         link.carrier = Carrier::Icmp;
         link.marking.port = 0;
         // Echo replies have the answering system's TTL; requests look like those of any ping.
         link.marking.ttl = None;
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
-        let family = if test.link.to.is_ipv4() { Family::V4 } else { Family::V6 };
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
+        let family = if test.link.to.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
         let echo =
             |kernel: bool| Echo::new(family, (!kernel).then_some(test.id), test.mark, test.size - HEADER_LEN);
         Ok(test.datagrams(echo)?.0)

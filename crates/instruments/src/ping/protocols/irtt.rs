@@ -3,16 +3,18 @@
 use super::networks;
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{PingResult, Test};
+use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::reflect::IrttReflector;
-use jitlat_proto::irtt::{self, Clocks, Fill, IrttOptions, Key, MAX_KEYS, Params, StampAt, Stats};
+use jitlat_proto::irtt::{
+    self, Fill, IrttKey, IrttOptions, IrttParams, MAX_KEYS, ReceiveStats, ServerClocks, StampAt,
+};
 use jitlat_proto::policy::Keys;
 
 /// The entry of IRTT.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "irtt",
     title: "IRTT",
     answered_by: "irtt, jitlat serve",
@@ -124,13 +126,13 @@ pub struct IrttClient {
     /// The server's UDP port.
     pub port: u16,
     /// The key of packets; only answers with a valid HMAC are then taken. `None`: no HMAC.
-    pub key: Option<Key>,
+    pub key: Option<IrttKey>,
     /// When the server is to read its clocks.
     pub stamp_at: StampAt,
     /// Which clocks it is to read.
-    pub clocks: Clocks,
+    pub clocks: ServerClocks,
     /// What it is to report of the requests it received.
-    pub stats: Stats,
+    pub stats: ReceiveStats,
     /// Payload of requests.
     pub fill: Fill,
     /// Payload of answers; `None`: the server's own.
@@ -145,8 +147,8 @@ impl Default for IrttClient {
             port: irtt::PORT,
             key: None,
             stamp_at: StampAt::Both,
-            clocks: Clocks::Both,
-            stats: Stats::Both,
+            clocks: ServerClocks::Both,
+            stats: ReceiveStats::Both,
             fill: Fill::None,
             server_fill: None,
             loose: false,
@@ -167,15 +169,15 @@ impl IrttClient {
                 _ => StampAt::Both,
             },
             clocks: match arguments.text("server-clock") {
-                Some("wall") => Clocks::Wall,
-                Some("monotonic") => Clocks::Monotonic,
-                _ => Clocks::Both,
+                Some("wall") => ServerClocks::Wall,
+                Some("monotonic") => ServerClocks::Monotonic,
+                _ => ServerClocks::Both,
             },
             stats: match arguments.text("received-stats") {
-                Some("none") => Stats::None,
-                Some("count") => Stats::Count,
-                Some("window") => Stats::Window,
-                _ => Stats::Both,
+                Some("none") => ReceiveStats::None,
+                Some("count") => ReceiveStats::Count,
+                Some("window") => ReceiveStats::Window,
+                _ => ReceiveStats::Both,
             },
             fill: arguments.value("fill")?,
             server_fill: arguments.get("server-fill")?,
@@ -184,8 +186,8 @@ impl IrttClient {
     }
 
     /// What is asked for, except duration and interval.
-    fn params(&self, length: i64, tos: i64) -> Params {
-        Params {
+    fn params(&self, length: i64, tos: i64) -> IrttParams {
+        IrttParams {
             length,
             tos,
             stats: self.stats,
@@ -201,8 +203,8 @@ impl IrttClient {
     }
 }
 
-impl Client for IrttClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for IrttClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -210,12 +212,12 @@ impl Client for IrttClient {
         self.port
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> RequestSizes {
         let shortest = self.shortest();
-        Sizes { usual: shortest, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
+        RequestSizes { usual: shortest, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         let spec = &test.plan.spec;
         // Stop and wait has no duration known before, and its requests may come as soon as that.
         let (duration, interval) = match test.plan.wait {
@@ -226,7 +228,7 @@ impl Client for IrttClient {
         let tos = i64::from(test.link.marking.dscp.value()) << 2;
         let options = IrttOptions {
             key: self.key.clone(),
-            params: Params { duration, interval, ..self.params(length, tos) },
+            params: IrttParams { duration, interval, ..self.params(length, tos) },
             loose: self.loose,
             fill: self.fill.clone(),
             seed: test.mark,
@@ -253,7 +255,7 @@ fn interval(text: &str) -> Result<Span, Error> {
 pub const KEYS_FILE: &str = "irtt-keys-file";
 
 /// The keys of a server: one for all, and those of peers.
-fn server_keys(arguments: &Arguments) -> Result<Keys<Key>, Error> {
+fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
     let mut keys = Keys::from(arguments.file(KEY_FILE.name).map(key).transpose()?);
     for (name, key) in arguments.file(KEYS_FILE).map(keys_by_peer).transpose()?.unwrap_or_default() {
         keys.add(name, key);
@@ -269,7 +271,7 @@ fn server_keys(arguments: &Arguments) -> Result<Keys<Key>, Error> {
 ///
 /// # Errors
 /// [`Error::Settings`] with the first line that is none.
-pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, Key)>, Error> {
+pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, IrttKey)>, Error> {
     let wrong = |number: usize| {
         Error::Settings(format!(
             "key {} of {}: write the name of a peer and its key, text or hexadecimal after 0x, e.g. probe-1 0x0001…",
@@ -281,7 +283,7 @@ pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, Key)>, Error> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |(number, line): (usize, &str)| {
         let (name, key) = line.split_once(char::is_whitespace).ok_or_else(|| wrong(number))?;
-        Ok((name.to_owned(), Key::new(key.trim()).ok_or_else(|| wrong(number))?))
+        Ok((name.to_owned(), IrttKey::new(key.trim()).ok_or_else(|| wrong(number))?))
     };
     lines.enumerate().map(parse).collect()
 }
@@ -290,8 +292,8 @@ pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, Key)>, Error> {
 ///
 /// # Errors
 /// [`Error::Settings`] if it is not text, or not hexadecimal after `0x`.
-pub fn key(file: &NamedFile) -> Result<Key, Error> {
+pub fn key(file: &NamedFile) -> Result<IrttKey, Error> {
     let wrong = |why: &str| Error::Settings(format!("the key file {}: {why}", file.name));
     let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("it is not text"))?;
-    Key::new(text).ok_or_else(|| wrong("after 0x, write pairs of hexadecimal digits"))
+    IrttKey::new(text).ok_or_else(|| wrong("after 0x, write pairs of hexadecimal digits"))
 }

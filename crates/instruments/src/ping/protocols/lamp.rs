@@ -3,19 +3,19 @@
 use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{PingResult, Test};
+use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::FarReport;
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
-use jitlat_net::stamp::Stamps;
-use jitlat_net::twoway::{self, Link, socket::Carrier};
+use jitlat_net::stamp::StampMode;
+use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
-use jitlat_proto::lamp::{self, FollowUp, Mode, packet::HEADER_LEN};
+use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
 
 /// The entry of LaMP.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "lamp",
     title: "LaMP",
     answered_by: "LaTe, jitlat serve",
@@ -121,7 +121,7 @@ pub struct LampClient {
     /// The server's UDP port.
     pub port: u16,
     /// Round trips, or one-way delays that the server reports.
-    pub mode: Mode,
+    pub mode: LampMode,
     /// Ask the server to report its processing time; `None`: do not.
     pub follow_up: Option<FollowUpKind>,
     /// Send requests without time stamps.
@@ -143,18 +143,18 @@ pub enum FollowUpKind {
     /// The same kind as this host.
     Same,
     /// This kind.
-    Given(FollowUp),
+    Given(LampFollowUp),
 }
 
 impl FollowUpKind {
-    fn asked(self, stamps: Stamps) -> FollowUp {
+    fn asked(self, stamps: StampMode) -> LampFollowUp {
         match self {
             FollowUpKind::Given(kind) => kind,
             FollowUpKind::Same => match stamps {
-                Stamps::User => FollowUp::Application,
-                Stamps::KernelReceive => FollowUp::KernelReceive,
-                Stamps::Kernel => FollowUp::Kernel,
-                Stamps::Hardware => FollowUp::Hardware,
+                StampMode::User => LampFollowUp::Application,
+                StampMode::KernelReceive => LampFollowUp::KernelReceive,
+                StampMode::Kernel => LampFollowUp::Kernel,
+                StampMode::Hardware => LampFollowUp::Hardware,
             },
         }
     }
@@ -164,7 +164,7 @@ impl Default for LampClient {
     fn default() -> LampClient {
         LampClient {
             port: lamp::PORT,
-            mode: Mode::PingLike,
+            mode: LampMode::PingLike,
             follow_up: None,
             timeless: false,
             raw: false,
@@ -180,15 +180,15 @@ impl LampClient {
         let client = LampClient {
             port: arguments.value(PORT.name)?,
             mode: if arguments.text("mode") == Some("unidir") {
-                Mode::Unidirectional
+                LampMode::Unidirectional
             } else {
-                Mode::PingLike
+                LampMode::PingLike
             },
             follow_up: arguments.text("follow-up").map(|kind| match kind {
-                "app" => FollowUpKind::Given(FollowUp::Application),
-                "krt" => FollowUpKind::Given(FollowUp::KernelReceive),
-                "kernel" => FollowUpKind::Given(FollowUp::Kernel),
-                "hardware" => FollowUpKind::Given(FollowUp::Hardware),
+                "app" => FollowUpKind::Given(LampFollowUp::Application),
+                "krt" => FollowUpKind::Given(LampFollowUp::KernelReceive),
+                "kernel" => FollowUpKind::Given(LampFollowUp::Kernel),
+                "hardware" => FollowUpKind::Given(LampFollowUp::Hardware),
                 _ => FollowUpKind::Same,
             }),
             timeless: arguments.has("timeless"),
@@ -197,7 +197,7 @@ impl LampClient {
             broadcast: arguments.has("broadcast"),
             any_port: arguments.has(ANY_PORT.name),
         };
-        if client.mode == Mode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
+        if client.mode == LampMode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
             return Err(Error::Settings(
                 "--mode unidir needs the time in each packet, and knows no follow-up: leave out --timeless and \
                  --follow-up"
@@ -212,7 +212,7 @@ impl LampClient {
             return Err(Error::Settings("--raw is IP in whole frames, --ethernet none: give one".to_owned()));
         }
         if client.broadcast
-            && (client.mode == Mode::Unidirectional
+            && (client.mode == LampMode::Unidirectional
                 || client.follow_up.is_some()
                 || client.raw
                 || client.ethernet)
@@ -226,8 +226,8 @@ impl LampClient {
     }
 }
 
-impl Client for LampClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for LampClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -239,12 +239,12 @@ impl Client for LampClient {
         !self.broadcast
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> RequestSizes {
         let header = HEADER_LEN as u64;
-        Sizes { usual: 0, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(8) }
+        RequestSizes { usual: 0, header, range: (header, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn adapt(&self, link: &mut Link) {
+    fn adapt(&self, link: &mut TwoWayLink) {
         link.marking.any_port = self.any_port;
         if self.raw {
             link.carrier = Carrier::Raw;
@@ -258,8 +258,8 @@ impl Client for LampClient {
         }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
-        let unidirectional = self.mode == Mode::Unidirectional;
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
+        let unidirectional = self.mode == LampMode::Unidirectional;
         if self.broadcast && test.plan.wait.is_some() {
             return Err(Error::Settings(
                 "--broadcast has no answers to wait for: leave out --wait".to_owned(),

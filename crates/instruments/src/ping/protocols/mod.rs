@@ -8,12 +8,12 @@ pub mod stamp;
 pub mod tcp;
 pub mod twamp;
 
-use super::protocol::Protocol;
+use super::protocol::PingProtocol;
 use crate::arguments::Argument;
 use jitlat_core::prefix::Prefix;
 
 /// The two-way protocols.
-pub const PROTOCOLS: &[&Protocol] = &[
+pub const PROTOCOLS: &[&PingProtocol] = &[
     &icmp::PROTOCOL, // Used unless another is named.
     &stamp::PROTOCOL,
     &twamp::PROTOCOL,
@@ -22,9 +22,9 @@ pub const PROTOCOLS: &[&Protocol] = &[
     &tcp::PROTOCOL,
 ];
 
-impl Protocol {
+impl PingProtocol {
     /// The protocol called `name`; `None` if there is none.
-    pub fn named(name: &str) -> Option<&'static Protocol> {
+    pub fn named(name: &str) -> Option<&'static PingProtocol> {
         PROTOCOLS.iter().copied().find(|p| p.name == name)
     }
 }
@@ -48,7 +48,7 @@ fn networks(text: &str) -> Result<Vec<Prefix>, String> {
 mod tests {
     use super::*;
     use crate::arguments::Arguments;
-    use crate::ping::protocol::Sizes;
+    use crate::ping::protocol::RequestSizes;
     use std::collections::HashMap;
 
     #[test]
@@ -56,9 +56,9 @@ mod tests {
         for protocol in PROTOCOLS {
             let client = protocol.client(&Arguments::new()).unwrap();
             assert!(std::ptr::eq(client.protocol(), *protocol), "{protocol:?}");
-            let Sizes { usual, header, range: (low, high), .. } = client.sizes();
+            let RequestSizes { usual, header, range: (low, high), .. } = client.sizes();
             assert!((low..=high).contains(&(usual + header)), "{protocol:?}");
-            assert!(std::ptr::eq(Protocol::named(protocol.name).unwrap(), *protocol));
+            assert!(std::ptr::eq(PingProtocol::named(protocol.name).unwrap(), *protocol));
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn every_protocol_has_its_row_in_the_documentation() {
         let page = include_str!("../../../../../docs/protocols/README.md");
-        for Protocol { name, .. } in PROTOCOLS {
+        for PingProtocol { name, .. } in PROTOCOLS {
             let row = |line: &str| {
                 line.starts_with('|') && line.contains(&format!("`jitlat ping HOST --proto {name}"))
             };

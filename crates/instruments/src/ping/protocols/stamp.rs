@@ -3,20 +3,20 @@
 use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{PingResult, Test};
-use jitlat_core::ntp::{ErrorEstimate, Format};
+use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
+use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
 use jitlat_net::clock;
 use jitlat_net::reflect::StampReflector;
-use jitlat_net::twoway::Link;
-use jitlat_proto::stamp::{self, Sender, auth::Key, sender::StampOptions};
-use jitlat_proto::twamp::{Mode, sender};
+use jitlat_net::twoway::TwoWayLink;
+use jitlat_proto::stamp::{self, StampSender, auth::StampKey, sender::StampOptions};
+use jitlat_proto::twamp::{SecurityMode, sender};
 
 /// The entry of STAMP.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "stamp",
     title: "STAMP",
     answered_by: "routers, probes, jitlat serve",
@@ -103,7 +103,7 @@ pub struct StampClient {
     /// Send TWAMP Light requests, without STAMP's extensions.
     pub light: bool,
     /// Key to sign requests with; only signed answers are then accepted. `None`: unauthenticated mode.
-    pub key: Option<Key>,
+    pub key: Option<StampKey>,
     /// Session identifier.
     pub ssid: u16,
     /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received. `None`: the
@@ -114,7 +114,7 @@ pub struct StampClient {
     /// Ask for the time when answers were really sent, and for the source of the far host's stamps.
     pub telemetry: bool,
     /// Format of time stamps.
-    pub format: Format,
+    pub format: TimeFormat,
     /// Take answers from any UDP port of the far host.
     pub any_port: bool,
 }
@@ -129,7 +129,7 @@ impl Default for StampClient {
             class_of_service: None,
             direct_measurement: false,
             telemetry: false,
-            format: Format::Ntp,
+            format: TimeFormat::Ntp,
             any_port: false,
         }
     }
@@ -153,12 +153,12 @@ impl StampClient {
     }
 
     fn common(arguments: &Arguments) -> Result<StampClient, Error> {
-        let format = if arguments.has(PTP.name) { Format::Ptp } else { Format::Ntp };
+        let format = if arguments.has(PTP.name) { TimeFormat::Ptp } else { TimeFormat::Ntp };
         let any_port = arguments.has(ANY_PORT.name);
         Ok(StampClient { port: arguments.value(PORT.name)?, format, any_port, ..StampClient::default() })
     }
 
-    fn options(&self, test: &Test<'_>) -> StampOptions {
+    fn options(&self, test: &PingTest<'_>) -> StampOptions {
         // Only STAMP has extensions.
         let extended = !self.light;
         let own = Some(test.link.marking.dscp).filter(|d| d.value() != 0);
@@ -176,8 +176,8 @@ impl StampClient {
     }
 }
 
-impl Client for StampClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for StampClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -185,22 +185,22 @@ impl Client for StampClient {
         self.port
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> RequestSizes {
         let usual = match self.key {
-            _ if self.light => sender::least_size(Mode::Open) as u64,
+            _ if self.light => sender::least_size(SecurityMode::Open) as u64,
             Some(_) => 112,
             None => 44,
         };
-        let least = if self.light { sender::size(Mode::Open, 0) as u64 } else { usual };
-        Sizes { usual, header: 0, range: (least, MAX_PAYLOAD.into()), beneath: Some(8) }
+        let least = if self.light { sender::size(SecurityMode::Open, 0) as u64 } else { usual };
+        RequestSizes { usual, header: 0, range: (least, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn adapt(&self, link: &mut Link) {
+    fn adapt(&self, link: &mut TwoWayLink) {
         link.marking.any_port = self.any_port;
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
-        let sender = Sender::new(self.options(test));
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
+        let sender = StampSender::new(self.options(test));
         let mut test = test.clone();
         if sender.size() != test.size {
             let s = &test.plan.spec;
@@ -218,7 +218,7 @@ impl Client for StampClient {
 }
 
 /// What the far host reports in extensions.
-fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
+fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let mut remarks = Vec::new();
     match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
         Some(seen) if seen != dscp => {
@@ -284,7 +284,7 @@ pub const KEYS_FILE: &str = "stamp-keys-file";
 ///
 /// # Errors
 /// [`Error::Settings`] with the first line that is none.
-pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, Key)>, Error> {
+pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, StampKey)>, Error> {
     let text = String::from_utf8_lossy(&file.contents);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |(number, line): (usize, &str)| {
@@ -305,7 +305,7 @@ pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, Key)>, Error> {
 ///
 /// # Errors
 /// [`Error::Settings`] if the file is not hexadecimal.
-pub fn key(file: &NamedFile) -> Result<Key, Error> {
+pub fn key(file: &NamedFile) -> Result<StampKey, Error> {
     hexadecimal(file.contents.trim_ascii()).ok_or_else(|| {
         let name = &file.name;
         Error::Settings(format!(
@@ -315,8 +315,8 @@ pub fn key(file: &NamedFile) -> Result<Key, Error> {
 }
 
 /// The key that `digits` spell.
-fn hexadecimal(digits: &[u8]) -> Option<Key> {
+fn hexadecimal(digits: &[u8]) -> Option<StampKey> {
     let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();
-    bytes.filter(|b| !b.is_empty()).map(|bytes| Key::new(&bytes))
+    bytes.filter(|b| !b.is_empty()).map(|bytes| StampKey::new(&bytes))
 }

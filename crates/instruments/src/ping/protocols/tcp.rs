@@ -2,16 +2,16 @@
 
 use crate::arguments::{Argument, Arguments, parses_as};
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{PingResult, Test};
+use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::Transport;
 use jitlat_core::twoway::TcpStats;
 use jitlat_net::reflect::TcpResponder;
 use jitlat_net::twoway::request_response;
-use jitlat_proto::reqresp::{self, LARGEST, SHORTEST_REQUEST};
+use jitlat_proto::reqresp::{self, MAX_LEN, MIN_REQUEST};
 
 /// The entry of TCP request-response.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "tcp",
     title: "TCP request-response",
     answered_by: "jitlat serve",
@@ -56,8 +56,8 @@ impl TcpClient {
     }
 }
 
-impl Client for TcpClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for TcpClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -65,14 +65,14 @@ impl Client for TcpClient {
         self.port
     }
 
-    fn sizes(&self) -> Sizes {
-        let range = (SHORTEST_REQUEST as u64, LARGEST as u64);
-        Sizes { usual: 1460, header: 0, range, beneath: None }
+    fn sizes(&self) -> RequestSizes {
+        let range = (MIN_REQUEST as u64, MAX_LEN as u64);
+        RequestSizes { usual: 1460, header: 0, range, beneath: None }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         let response = self.response;
-        let sizes = reqresp::Sizes::new(test.size, response)
+        let sizes = reqresp::ExchangeSizes::new(test.size, response)
             .ok_or_else(|| Error::Settings(format!("--response {response}: give 20 to 65535 bytes")))?;
         let (measured, samples) =
             request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;

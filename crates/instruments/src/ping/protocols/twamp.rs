@@ -4,22 +4,22 @@ use super::ANY_PORT;
 use super::stamp::{self, StampClient};
 use crate::arguments::{Argument, Arguments, NamedFile};
 use crate::error::Error;
-use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
-use crate::ping::test::{PingResult, Test};
-use jitlat_core::ntp::{ErrorEstimate, Format};
+use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
+use crate::ping::test::{PingResult, PingTest};
+use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
-use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError as ControlError};
-use jitlat_net::twoway::{self, Link, prepare, run_on};
-use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
+use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError};
+use jitlat_net::twoway::{self, TwoWayLink, prepare, run_on};
+use jitlat_proto::twamp::{self, SecurityMode, TwampSender, TwampSessionSpec, Users, sender};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The entry of TWAMP.
-pub static PROTOCOL: Protocol = Protocol {
+pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "twamp",
     title: "TWAMP",
     answered_by: "routers, probes, jitlat serve",
@@ -97,7 +97,7 @@ const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
 
 /// How long a server may take for each step of the control conversation.
-const CONVERSATION: Span = Span::seconds(5);
+const STEP_TIMEOUT: Span = Span::seconds(5);
 
 /// Runs tests with a TWAMP server.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ pub struct TwampClient {
     /// The control server's TCP port.
     pub port: u16,
     /// The mode to use; `None`: the strongest that both sides support.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
     /// Let the server use the addresses of the control connection, because a translator changes them.
@@ -146,14 +146,14 @@ impl TwampClient {
             ));
         }
         let mode = arguments.text("twamp-mode").map(|mode| match mode {
-            "authenticated" => Mode::Authenticated,
-            "encrypted" => Mode::Encrypted,
-            "mixed" => Mode::Mixed,
-            _ => Mode::Open,
+            "authenticated" => SecurityMode::Authenticated,
+            "encrypted" => SecurityMode::Encrypted,
+            "mixed" => SecurityMode::Mixed,
+            _ => SecurityMode::Open,
         });
         let user = match arguments.file("twamp-key-file") {
             Some(file) => Some(user(file, arguments.text("twamp-user"), "twamp-user")?),
-            None if mode.is_some_and(|m| m != Mode::Open) => {
+            None if mode.is_some_and(|m| m != SecurityMode::Open) => {
                 let why = "this mode of TWAMP needs a user and a passphrase: give --twamp-key-file";
                 return Err(Error::Settings(why.to_owned()));
             }
@@ -169,30 +169,30 @@ impl TwampClient {
         })
     }
 
-    fn wish(&self, test: &Test<'_>, port: u16, local: IpAddr) -> Wish {
+    fn wish(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
         let far = test.link.to.ip();
         let any = match far {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        Wish {
+        TwampSessionSpec {
             sender_port: port,
             // As twping does: a filter that allows one direction of a flow often allows the other.
             receiver_port: port,
             addresses: if self.nat { (any, any) } else { (local, far) },
             size: test.size,
             dscp: test.link.marking.dscp,
-            timeout: test.plan.patience,
+            timeout: test.plan.timeout,
         }
     }
 
-    fn measure_light(&self, test: &Test<'_>) -> Result<PingResult, Error> {
+    fn measure_light(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         self.light.measure(&test.at_port(self.light.port))
     }
 }
 
-impl Client for TwampClient {
-    fn protocol(&self) -> &'static Protocol {
+impl PingClient for TwampClient {
+    fn protocol(&self) -> &'static PingProtocol {
         &PROTOCOL
     }
 
@@ -200,23 +200,23 @@ impl Client for TwampClient {
         if self.only_light { self.light.port } else { self.port }
     }
 
-    fn adapt(&self, link: &mut Link) {
+    fn adapt(&self, link: &mut TwoWayLink) {
         self.light.adapt(link);
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> RequestSizes {
         let mode = match (self.mode, &self.user) {
             (Some(mode), _) => mode,
-            (None, Some(_)) => Mode::Encrypted,
-            (None, None) => Mode::Open,
+            (None, Some(_)) => SecurityMode::Encrypted,
+            (None, None) => SecurityMode::Open,
         };
         // The shortest request whose answer has the same length.
         let usual = sender::least_size(mode) as u64;
         let shortest = sender::size(mode, 0) as u64;
-        Sizes { usual, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
+        RequestSizes { usual, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
-    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
+    fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         if self.only_light {
             return self.measure_light(test);
         }
@@ -234,12 +234,12 @@ impl Client for TwampClient {
             mode: self.mode,
             user: self.user.clone(),
             sessions: vec![self.wish(test, local.port(), local.ip())],
-            patience: CONVERSATION,
+            step_timeout: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
         let mut control = match TwampControl::open(asking, test.stop.flag()) {
             Ok(control) => control,
-            Err(ControlError::Connect { source, .. })
+            Err(TwampError::Connect { source, .. })
                 if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
             {
                 let mut found = self.measure_light(test).map_err(|e| {
@@ -251,7 +251,7 @@ impl Client for TwampClient {
                 found.facts().remarks.push(remark);
                 return Ok(found);
             }
-            Err(e @ ControlError::Connect { .. }) => {
+            Err(e @ TwampError::Connect { .. }) => {
                 let what = "no TWAMP session (without a control server: --light, or --proto stamp)";
                 return Err(Error::from(e).while_doing(what.to_owned()));
             }
@@ -267,8 +267,8 @@ impl Client for TwampClient {
         directed.map_err(|source| twoway::PingError::Send { to: test.link.to, source })?;
         control.start(test.stop.flag())?;
 
-        let error = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
-        let sender = Sender::new(mode, granted.keys, test.size, error);
+        let error = ErrorEstimate::of_clock(clock::sync_state(), TimeFormat::Ntp);
+        let sender = TwampSender::new(mode, granted.keys, test.size, error);
         let measured = run_on(prepared, |_| sender, test.plan.clone(), &test.link, test.stop.flag());
         // The session must be stopped whatever the result of the test.
         let stopped = control.stop();

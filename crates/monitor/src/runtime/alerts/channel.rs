@@ -1,8 +1,8 @@
-//! [`Sender`]: messages of a channel, in order, each until it is taken; what is not taken waits longer and longer.
+//! [`ChannelSender`]: messages of a channel, in order, each until it is taken; what is not taken waits longer and longer.
 
 use super::Print;
-use crate::alert::rule::{Channel, Way};
-use jitlat_archive::{Alert, Archive, Error, Message, utc};
+use crate::alert::rule::{NotifyChannel, NotifyMethod};
+use jitlat_archive::{Alert, AlertMessage, Archive, ArchiveError, utc};
 use jitlat_core::{Span, WallTime};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// Messages in one request. A command gets one, and that it was taken is kept before it gets the next.
-const AT_ONCE: usize = 64;
-/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
-const FIRST: Span = Span::seconds(5);
-const LONGEST: Span = Span::seconds(600);
+const MAX_MESSAGES_PER_REQUEST: usize = 64;
+/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+const FIRST_RETRY_PAUSE: Span = Span::seconds(5);
+const MAX_RETRY_PAUSE: Span = Span::seconds(600);
 /// After so many attempts, about a day, a message is given up.
-const MOST_TRIES: u32 = 150;
+const MAX_ATTEMPTS: u32 = 150;
 /// For an answer, or until a command ends.
-const LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An alert that fires ends for Alertmanager when it is resolved, or after this time.
-const FOR_EVER: Span = Span::seconds(366 * 86_400);
+const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
 /// Sends the messages of a channel.
-pub struct Sender {
-    channel: Channel,
+pub struct ChannelSender {
+    channel: NotifyChannel,
     root: PathBuf,
     /// In which files of the channel are.
     folder: PathBuf,
@@ -35,16 +35,16 @@ pub struct Sender {
     failing: bool,
 }
 
-impl Sender {
+impl ChannelSender {
     /// Of the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
-    pub fn new(channel: Channel, root: PathBuf, folder: PathBuf, print: Print) -> Sender {
-        Sender { channel, root, folder, print, archive: None, failing: false }
+    pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, print: Print) -> ChannelSender {
+        ChannelSender { channel, root, folder, print, archive: None, failing: false }
     }
 
     /// Sends what is due; returns when the next message is, `None` if none waits.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
         // The thread that judges says that it cannot be opened, or read.
-        let again = Some(now + FIRST);
+        let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
         let sent = self.send(&archive, now).and_then(|()| archive.message_due(&self.channel.name));
@@ -53,10 +53,14 @@ impl Sender {
         due.map(WallTime)
     }
 
-    fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), Error> {
+    fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), ArchiveError> {
         loop {
             let name = &self.channel.name;
-            let at_once = if matches!(self.channel.way, Way::Webhook { .. }) { AT_ONCE } else { 1 };
+            let at_once = if matches!(self.channel.way, NotifyMethod::Webhook { .. }) {
+                MAX_MESSAGES_PER_REQUEST
+            } else {
+                1
+            };
             let due = archive.waiting(name, now.0, at_once)?;
             let first = archive.waiting(name, i64::MAX, 1)?;
             // No message is sent before one that was to be sent earlier.
@@ -74,37 +78,37 @@ impl Sender {
             if !std::mem::replace(&mut self.failing, true) {
                 warn!("[[notify]] {name}: {why}; tried again less and less often");
             }
-            let (hopeless, again): (Vec<&Message>, Vec<&Message>) =
-                due.left.iter().partition(|message| message.tries + 1 >= MOST_TRIES);
+            let (hopeless, again): (Vec<&AlertMessage>, Vec<&AlertMessage>) =
+                due.left.iter().partition(|message| message.tries + 1 >= MAX_ATTEMPTS);
             if !hopeless.is_empty() {
                 warn!("[[notify]] {name}: {} messages are given up", hopeless.len());
                 archive.give_up(&hopeless.iter().map(|m| m.id).collect::<Vec<_>>())?;
             }
             let tries = again.first().map_or(0, |message| message.tries);
-            let pause = FIRST.0.saturating_mul(1 << tries.min(16)).min(LONGEST.0);
+            let pause = FIRST_RETRY_PAUSE.0.saturating_mul(1 << tries.min(16)).min(MAX_RETRY_PAUSE.0);
             return archive.not_sent(&again.iter().map(|m| m.id).collect::<Vec<_>>(), now.0 + pause);
         }
     }
 
     /// Sends messages; what was taken, and why the rest was not.
-    fn deliver(&self, messages: Vec<Message>) -> (Delivered, Option<String>) {
-        let mut delivered = Delivered { taken: Vec::new(), left: messages };
+    fn deliver(&self, messages: Vec<AlertMessage>) -> (DeliveryOutcome, Option<String>) {
+        let mut delivered = DeliveryOutcome { taken: Vec::new(), left: messages };
         let failure = loop {
             if delivered.left.is_empty() {
                 break None;
             }
             let sent = match &self.channel.way {
-                Way::Webhook { address, ca_file } => {
+                NotifyMethod::Webhook { address, ca_file } => {
                     let alerts: Vec<Value> =
                         delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
                     let body = Value::Array(alerts).to_string();
                     let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
-                    jitlat_web::post(address, body, ca_file.as_deref(), LIMIT)
+                    jitlat_web::post(address, body, ca_file.as_deref(), ANSWER_TIMEOUT)
                         .map(|()| delivered.left.len())
                         .map_err(|e| format!("{address}: {e}"))
                 }
-                Way::Command(command) => run(command, &delivered.left[0]).map(|()| 1),
-                Way::Print => (self.print)(&format!("{}\n", line(&delivered.left[0].alert)))
+                NotifyMethod::Command(command) => run(command, &delivered.left[0]).map(|()| 1),
+                NotifyMethod::Print => (self.print)(&format!("{}\n", line(&delivered.left[0].alert)))
                     .map(|()| 1)
                     .map_err(|e| e.to_string()),
             };
@@ -118,9 +122,9 @@ impl Sender {
 }
 
 /// What became of messages.
-struct Delivered {
+struct DeliveryOutcome {
     taken: Vec<i64>,
-    left: Vec<Message>,
+    left: Vec<AlertMessage>,
 }
 
 /// Who an alert is about.
@@ -169,12 +173,12 @@ fn for_alertmanager(alert: &Alert) -> Value {
         "labels": labels,
         "annotations": annotations,
         "startsAt": time(alert.fired_ns),
-        "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(FOR_EVER.0))),
+        "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(MAX_ALERT_AGE.0))),
     })
 }
 
 /// Runs a command that takes a message.
-fn run(command: &[String], message: &Message) -> Result<(), String> {
+fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
     let Some((program, arguments)) = command.split_first() else { return Err("no command".to_owned()) };
     let alert = &message.alert;
     let state = if alert.resolved_ns.is_some() { "resolved" } else { "firing" };
@@ -202,10 +206,13 @@ fn run(command: &[String], message: &Message) -> Result<(), String> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
         }
-        if begun.elapsed() > LIMIT {
+        if begun.elapsed() > ANSWER_TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{program} did not end within {} s, and was killed", LIMIT.as_secs()));
+            return Err(format!(
+                "{program} did not end within {} s, and was killed",
+                ANSWER_TIMEOUT.as_secs()
+            ));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -214,7 +221,7 @@ fn run(command: &[String], message: &Message) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_archive::{Change, Fired, Note};
+    use jitlat_archive::{AlertUpdate, Fired, Note};
     use std::io::Read;
     use std::net::TcpListener;
     use std::thread::JoinHandle;
@@ -223,19 +230,28 @@ mod tests {
         std::sync::Arc::new(|_| Ok(()))
     }
 
-    fn fired(dst: &str) -> Change {
+    fn fired(dst: &str) -> AlertUpdate {
         let [alert, severity, test] = ["loss", "warning", "voice"].map(str::to_owned);
         let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "loss>1% (loss is 2%)".to_owned());
-        Change::Fired(Fired { alert, severity, test, src, dst, since_ns: 0, fired_ns: 1_000_000_000, reason })
+        AlertUpdate::Fired(Fired {
+            alert,
+            severity,
+            test,
+            src,
+            dst,
+            since_ns: 0,
+            fired_ns: 1_000_000_000,
+            reason,
+        })
     }
 
-    fn resolved(dst: &str) -> Change {
+    fn resolved(dst: &str) -> AlertUpdate {
         let [alert, test] = ["loss", "voice"].map(str::to_owned);
         let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "a test was well".to_owned());
-        Change::Resolved { alert, test, src, dst, at_ns: 61_000_000_000, reason }
+        AlertUpdate::Resolved { alert, test, src, dst, at_ns: 61_000_000_000, reason }
     }
 
-    fn archive(root: &std::path::Path, changes: Vec<Change>) -> Archive {
+    fn archive(root: &std::path::Path, changes: Vec<AlertUpdate>) -> Archive {
         let archive = Archive::make(root).unwrap();
         let channels = vec!["n".to_owned()];
         archive.note(&Note { changes, channels, most_waiting: 100, ..Note::default() }).unwrap();
@@ -273,8 +289,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = archive(folder.path(), vec![fired("b")]);
         let (address, server) = server(&[503, 200]);
-        let channel = Channel { name: "n".to_owned(), way: Way::Webhook { address, ca_file: None } };
-        let mut sender = Sender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
+        let channel =
+            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Webhook { address, ca_file: None } };
+        let mut sender = ChannelSender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
         // A message that came later waits for the one before it.
@@ -310,15 +327,15 @@ mod tests {
             file.display()
         );
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        let mut sender = Sender::new(
-            Channel { name: "n".to_owned(), way: Way::Command(command) },
+        let mut sender = ChannelSender::new(
+            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Command(command) },
             root,
             PathBuf::new(),
             silent(),
         );
         sender.step(WallTime(0));
         assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
-        sender.step(WallTime(FIRST.0));
+        sender.step(WallTime(FIRST_RETRY_PAUSE.0));
         let messages = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = messages.lines().collect();
         assert_eq!(

@@ -1,21 +1,23 @@
 //! [`Comparer`]: the packets of a test with those of tests in an earlier period, by the verdict of metrics §20.
 
-use crate::alert::Compared;
-use jitlat_archive::{Archive, Entered, Error, TestId};
+use crate::alert::TestComparison;
+use jitlat_archive::{Archive, ArchiveError, Entered, TestId};
 use jitlat_core::Span;
-use jitlat_verdict::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
+use jitlat_verdict::compare::{
+    Basis, Comparison, ComparisonOutcome, ComparisonSettings, ComparisonSide, Statistic, compare,
+};
 use std::collections::BTreeMap;
 use tracing::debug;
 
 /// Tests of the earlier period, evenly chosen, whose packets are looked at; and how many there must be.
-const TESTS: usize = 16;
-const LEAST: usize = 5;
+const BASELINE_TESTS: usize = 16;
+const MIN_BASELINE_TESTS: usize = 5;
 /// Packets of a test that is looked at.
-const MOST_PACKETS: u64 = 50_000;
+const MAX_PACKETS_PER_TEST: u64 = 50_000;
 /// How long the earlier period of a stream is the same for the tests that follow.
-const KEPT: Span = Span::seconds(3600);
+const BASELINE_LIFETIME: Span = Span::seconds(3600);
 /// Streams whose earlier period is kept.
-const STREAMS: usize = 64;
+const MAX_CACHED_STREAMS: usize = 64;
 
 /// Jitter needs no clocks; delay is compared as far as clocks are known.
 const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
@@ -24,27 +26,27 @@ const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 #[derive(Default)]
 pub struct Comparer {
     /// By stream and length of the period: when the test began for which it was looked at; jitter and delay.
-    earlier: BTreeMap<(i64, i64), (i64, [Earlier; 2])>,
+    earlier: BTreeMap<(i64, i64), (i64, [BaselineTests; 2])>,
 }
 
 /// What the tests of the earlier period had.
-struct Earlier {
-    side: Side,
-    usual: Usual,
+struct BaselineTests {
+    side: ComparisonSide,
+    usual: UsualSpread,
 }
 
 /// How much tests of one stream differ among themselves while nothing changes: by where their packets meet the time slots of a
 /// mobile network, say.
-struct Usual {
+struct UsualSpread {
     lowest: f64,
     highest: f64,
 }
 
-impl Usual {
+impl UsualSpread {
     /// From the medians of several tests, ns.
-    fn of(medians: impl Iterator<Item = f64>) -> Usual {
-        let none = Usual { lowest: f64::INFINITY, highest: f64::NEG_INFINITY };
-        medians.fold(none, |u, m| Usual { lowest: u.lowest.min(m), highest: u.highest.max(m) })
+    fn of(medians: impl Iterator<Item = f64>) -> UsualSpread {
+        let none = UsualSpread { lowest: f64::INFINITY, highest: f64::NEG_INFINITY };
+        medians.fold(none, |u, m| UsualSpread { lowest: u.lowest.min(m), highest: u.highest.max(m) })
     }
 
     /// Whether a median is among them, or beside them by no more than half of what they differ by.
@@ -56,7 +58,7 @@ impl Usual {
 
 impl Comparer {
     /// A test compared with those of its stream that began less than `against` before; `None` if that cannot be done.
-    pub fn compare(&mut self, archive: &Archive, test: &Entered, against: Span) -> Option<Compared> {
+    pub fn compare(&mut self, archive: &Archive, test: &Entered, against: Span) -> Option<TestComparison> {
         self.compared(archive, test, against).unwrap_or_else(|e| {
             debug!("alerts: comparing {}: {e}", test.test);
             None
@@ -68,19 +70,19 @@ impl Comparer {
         archive: &Archive,
         test: &Entered,
         against: Span,
-    ) -> Result<Option<Compared>, Error> {
+    ) -> Result<Option<TestComparison>, ArchiveError> {
         let Some(later) = sides(archive, test.test, "this test")? else { return Ok(None) };
         let key = (test.stream_id, against.0);
-        let is_fresh = |(at, _): &(i64, _)| (test.started_ns - at).abs() < KEPT.0;
+        let is_fresh = |(at, _): &(i64, _)| (test.started_ns - at).abs() < BASELINE_LIFETIME.0;
         if !self.earlier.get(&key).is_some_and(is_fresh) {
             let Some(sides) = earlier(archive, test, against)? else { return Ok(None) };
-            if self.earlier.len() >= STREAMS {
+            if self.earlier.len() >= MAX_CACHED_STREAMS {
                 self.earlier.clear();
             }
             self.earlier.insert(key, (test.started_ns, sides));
         }
         let Some((_, earlier)) = self.earlier.get(&key) else { return Ok(None) };
-        let asked = |basis| Question { basis, statistic: Statistic::Median, varied: None, seed: 1 };
+        let asked = |basis| ComparisonSettings { basis, statistic: Statistic::Median, varied: None, seed: 1 };
         let found: Vec<(Comparison, bool)> = BASES
             .into_iter()
             .zip(earlier.iter().zip(&later))
@@ -89,7 +91,8 @@ impl Comparer {
                 (compare(&earlier.side, later, &asked(basis)), unusual)
             })
             .collect();
-        let differs = |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == Outcome::Different;
+        let differs =
+            |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == ComparisonOutcome::Different;
         let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
         // What is worse comes before what is better.
         let first = found
@@ -97,7 +100,7 @@ impl Comparer {
             .find(|c| is_worse(c))
             .or_else(|| found.iter().find(|c| differs(c)))
             .or(found.first());
-        Ok(first.map(|found| Compared {
+        Ok(first.map(|found| TestComparison {
             differs: differs(found),
             is_worse: is_worse(found),
             sentence: jitlat_verdict::comparison::sentence(&found.0),
@@ -106,32 +109,36 @@ impl Comparer {
 }
 
 /// Jitter and delay of a test; `None` without packets, or with too many.
-fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Side; 2]>, Error> {
+fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[ComparisonSide; 2]>, ArchiveError> {
     let listed = archive.listed(test)?;
-    if !listed.has_packets || listed.packets > MOST_PACKETS {
+    if !listed.has_packets || listed.packets > MAX_PACKETS_PER_TEST {
         return Ok(None);
     }
     let (summary, samples) = archive.analyse(test, &jitlat_verdict::options())?;
-    Ok(Some(BASES.map(|basis| Side::new(label, &summary, &samples, basis, Statistic::Median))))
+    Ok(Some(BASES.map(|basis| ComparisonSide::new(label, &summary, &samples, basis, Statistic::Median))))
 }
 
 /// Tests before `test`, evenly chosen.
-fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Earlier; 2]>, Error> {
+fn earlier(
+    archive: &Archive,
+    test: &Entered,
+    against: Span,
+) -> Result<Option<[BaselineTests; 2]>, ArchiveError> {
     let from = test.started_ns.saturating_sub(against.0);
     let tests = archive.verdicts(test.stream_id, from, test.started_ns)?.tests;
-    let count = tests.len().min(TESTS);
-    let mut both: [Vec<Side>; 2] = Default::default();
+    let count = tests.len().min(BASELINE_TESTS);
+    let mut both: [Vec<ComparisonSide>; 2] = Default::default();
     for k in 0..count {
         let (_, _, id) = tests[k * tests.len() / count];
         let Some(sides) = sides(archive, id, "before")? else { continue };
         both.iter_mut().zip(sides).for_each(|(all, side)| all.push(side));
     }
-    if both[0].len() < LEAST {
+    if both[0].len() < MIN_BASELINE_TESTS {
         return Ok(None);
     }
     Ok(Some(both.map(|sides| {
-        let usual = Usual::of(sides.iter().filter_map(|side| side.median));
-        Earlier { side: Side::pooled("the tests before", sides), usual }
+        let usual = UsualSpread::of(sides.iter().filter_map(|side| side.median));
+        BaselineTests { side: ComparisonSide::pooled("the tests before", sides), usual }
     })))
 }
 
@@ -141,9 +148,9 @@ mod tests {
 
     #[test]
     fn what_tests_differ_by_among_themselves_is_no_change() {
-        let usual = Usual::of([30.0, 34.0, 32.0].into_iter());
+        let usual = UsualSpread::of([30.0, 34.0, 32.0].into_iter());
         let has = [27.9, 28.0, 33.0, 36.0, 36.1].map(|median| usual.has(median));
         assert_eq!(has, [false, true, true, true, false]);
-        assert!(!Usual::of(std::iter::empty()).has(30.0), "of none nothing is known");
+        assert!(!UsualSpread::of(std::iter::empty()).has(30.0), "of none nothing is known");
     }
 }

@@ -1,10 +1,10 @@
-//! [`Judge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
+//! [`ResultJudge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
 
 use super::compare::Comparer;
 use crate::Model;
-use crate::alert::machine::Event;
-use crate::alert::{self, Machine, TestResult};
-use jitlat_archive::{Archive, Change, Entered, Error, Fired, Note, Slots};
+use crate::alert::machine::AlertEvent;
+use crate::alert::{self, AlertMachine, TestResult};
+use jitlat_archive::{AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
 use jitlat_core::{Span, WallTime};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,34 +14,34 @@ use tracing::{info, warn};
 /// The beginning of the keys of states.
 const PREFIX: &str = "alert/";
 /// Results that are judged at a time.
-const AT_ONCE: usize = 200;
+const MAX_RESULTS_PER_ROUND: usize = 200;
 /// Messages that may wait in a channel.
-const MOST_WAITING: u64 = 1000;
+const MAX_QUEUED_MESSAGES: u64 = 1000;
 /// Time between two looks at what is silent.
-pub const TICK: Span = Span::seconds(5);
+pub const SILENCE_CHECK_INTERVAL: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
-pub struct Judge {
+pub struct ResultJudge {
     model: Arc<Model>,
     host: String,
     root: PathBuf,
     /// `None` before the first step, and after one that failed: what was not kept was never judged.
-    open: Option<Open>,
+    open: Option<OpenArchive>,
     comparer: Comparer,
-    ended: BTreeMap<Slots, u64>,
+    ended: BTreeMap<SlotFilter, u64>,
 }
 
-struct Open {
+struct OpenArchive {
     archive: Archive,
-    machine: Machine,
+    machine: AlertMachine,
     judged: i64,
     ticked: Option<WallTime>,
 }
 
-impl Judge {
+impl ResultJudge {
     /// Of the host `host`, with the archive in the folder `root`.
-    pub fn new(model: Arc<Model>, host: &str, root: &Path) -> Judge {
-        Judge {
+    pub fn new(model: Arc<Model>, host: &str, root: &Path) -> ResultJudge {
+        ResultJudge {
             model,
             host: host.to_owned(),
             root: root.to_owned(),
@@ -57,7 +57,7 @@ impl Judge {
     }
 
     /// Notes a slot that has ended.
-    pub fn ended(&mut self, slots: Slots) {
+    pub fn ended(&mut self, slots: SlotFilter) {
         *self.ended.entry(slots).or_default() += 1;
     }
 
@@ -65,22 +65,23 @@ impl Judge {
     ///
     /// # Errors
     /// Those of the archive; what was not kept is judged again.
-    pub fn step(&mut self, now: WallTime) -> Result<(), Error> {
+    pub fn step(&mut self, now: WallTime) -> Result<(), ArchiveError> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.opened(now)?,
         };
         if !self.ended.is_empty() {
-            let ended: Vec<(Slots, u64)> = self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
+            let ended: Vec<(SlotFilter, u64)> =
+                self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
             open.archive.count_slots(&ended)?;
             self.ended.clear();
         }
-        while self.judge(&mut open, now)? == AT_ONCE {}
+        while self.judge(&mut open, now)? == MAX_RESULTS_PER_ROUND {}
         self.open = Some(open);
         Ok(())
     }
 
-    fn opened(&self, now: WallTime) -> Result<Open, Error> {
+    fn opened(&self, now: WallTime) -> Result<OpenArchive, ArchiveError> {
         let archive = Archive::make(&self.root)?;
         let judged = match archive.judged()? {
             Some(judged) => judged,
@@ -93,13 +94,13 @@ impl Judge {
         };
         let states = archive.rule_states(PREFIX)?;
         let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
-        let machine = Machine::new(&self.model, &self.host, &states, now);
-        Ok(Open { archive, machine, judged, ticked: None })
+        let machine = AlertMachine::new(&self.model, &self.host, &states, now);
+        Ok(OpenArchive { archive, machine, judged, ticked: None })
     }
 
     /// Judges some results; how many.
-    fn judge(&mut self, open: &mut Open, now: WallTime) -> Result<usize, Error> {
-        let results = open.archive.entered_after(open.judged, AT_ONCE)?;
+    fn judge(&mut self, open: &mut OpenArchive, now: WallTime) -> Result<usize, ArchiveError> {
+        let results = open.archive.entered_after(open.judged, MAX_RESULTS_PER_ROUND)?;
         for entered in &results {
             if let Some(mut result) = result_of(entered) {
                 for against in open.machine.comparisons(&result) {
@@ -109,7 +110,7 @@ impl Judge {
                 open.machine.judge(&result, now);
             }
         }
-        if open.ticked.is_none_or(|at| now - at >= TICK || now < at) {
+        if open.ticked.is_none_or(|at| now - at >= SILENCE_CHECK_INTERVAL || now < at) {
             open.ticked = Some(now);
             open.machine.tick(now);
         }
@@ -127,7 +128,7 @@ impl Judge {
                 .collect(),
             changes: decided.changes.into_iter().map(change).collect(),
             channels: self.model.alerts.channels.iter().map(|c| c.name.clone()).collect(),
-            most_waiting: MOST_WAITING,
+            most_waiting: MAX_QUEUED_MESSAGES,
         };
         let noted = open.archive.note(&note)?;
         open.judged = judged.unwrap_or(open.judged);
@@ -138,7 +139,10 @@ impl Judge {
             }
         }
         if noted.dropped > 0 {
-            warn!("alerts: {} messages were dropped, because more than {MOST_WAITING} wait", noted.dropped);
+            warn!(
+                "alerts: {} messages were dropped, because more than {MAX_QUEUED_MESSAGES} wait",
+                noted.dropped
+            );
         }
         Ok(results.len())
     }
@@ -158,11 +162,11 @@ pub fn result_of(entered: &Entered) -> Option<TestResult> {
     })
 }
 
-fn change(change: alert::Change) -> Change {
-    let alert::Change { subject, at, reason, event } = change;
-    let alert::machine::Subject { rule: alert, test, src, dst } = subject;
+fn change(change: alert::AlertChange) -> AlertUpdate {
+    let alert::AlertChange { subject, at, reason, event } = change;
+    let alert::machine::AlertSubject { rule: alert, test, src, dst } = subject;
     match event {
-        Event::Fired { severity, since_ns } => Change::Fired(Fired {
+        AlertEvent::Fired { severity, since_ns } => AlertUpdate::Fired(Fired {
             alert,
             severity: severity.to_owned(),
             test,
@@ -172,6 +176,6 @@ fn change(change: alert::Change) -> Change {
             fired_ns: at.0,
             reason,
         }),
-        Event::Resolved => Change::Resolved { alert, test, src, dst, at_ns: at.0, reason },
+        AlertEvent::Resolved => AlertUpdate::Resolved { alert, test, src, dst, at_ns: at.0, reason },
     }
 }

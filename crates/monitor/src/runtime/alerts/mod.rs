@@ -12,14 +12,14 @@ mod rates;
 
 use super::watch::ArchiveWatch;
 use crate::Model;
-use crate::alert::rule::Channel;
-use anyhow::{Context, Result, bail};
-use channel::Sender;
-use jitlat_archive::Slots;
+use crate::alert::rule::NotifyChannel;
+use crate::runtime::error::{Context, Result, bail, explain};
+use channel::ChannelSender;
+use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
 use jitlat_net::wake::{StopSignal, Waker};
 use jitlat_net::{clock, pace};
-use judge::{Judge, TICK};
+use judge::{ResultJudge, SILENCE_CHECK_INTERVAL};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -36,14 +36,14 @@ pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 pub struct RunningAlerts {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
-    to: mpsc::Sender<News>,
+    to: mpsc::Sender<JudgeTask>,
     waker: Waker,
 }
 
 /// What the thread that judges has to look at.
-enum News {
+enum JudgeTask {
     /// A slot has ended.
-    Ended(Slots),
+    Ended(SlotFilter),
     /// There is another file, and perhaps another archive.
     File(Arc<Model>, PathBuf),
 }
@@ -85,15 +85,15 @@ impl RunningAlerts {
 
     /// Follows another file.
     pub fn follow(&self, model: Arc<Model>, archive: &Path) {
-        self.send(News::File(model, archive.to_owned()));
+        self.send(JudgeTask::File(model, archive.to_owned()));
     }
 
     /// Notes that a slot has ended.
-    pub fn slot_ended(&self, slot: Slots) {
-        self.send(News::Ended(slot));
+    pub fn slot_ended(&self, slot: SlotFilter) {
+        self.send(JudgeTask::Ended(slot));
     }
 
-    fn send(&self, news: News) {
+    fn send(&self, news: JudgeTask) {
         // A thread that is gone has said why.
         let _ = self.to.send(news);
         self.waker.wake();
@@ -126,19 +126,19 @@ fn judge(
     folder: &Path,
     mut root: PathBuf,
     print: &Print,
-    (news, waker): &(Receiver<News>, Waker),
+    (news, waker): &(Receiver<JudgeTask>, Waker),
     stop: &StopSignal,
 ) {
     let mut watch = ArchiveWatch::new(&root, stop);
-    let mut judge = Judge::new(model.clone(), host, &root);
+    let mut judge = ResultJudge::new(model.clone(), host, &root);
     let mut channels = Channels::start(&model, host, &root, folder, print);
     let mut failing = false;
     loop {
         let last = stop.is_requested();
         for news in news.try_iter() {
             match news {
-                News::Ended(slots) => judge.ended(slots),
-                News::File(new, archive) => {
+                JudgeTask::Ended(slots) => judge.ended(slots),
+                JudgeTask::File(new, archive) => {
                     if new.alerts != model.alerts || archive != root {
                         drop(channels);
                         channels = Channels::start(&new, host, &archive, folder, print);
@@ -162,7 +162,7 @@ fn judge(
         // Rules also look at what is silent.
         let pause = match went {
             Ok(()) if model.alerts.rules.is_empty() => None,
-            Ok(()) => Some(TICK),
+            Ok(()) => Some(SILENCE_CHECK_INTERVAL),
             Err(_) => Some(PAUSE),
         };
         watch.wait(Some(waker), pause.map(|pause| clock::steady() + pause));
@@ -187,9 +187,9 @@ impl Channels {
         // Where several monitors use one archive, those tell that judge.
         let rules = &model.alerts.rules;
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
-        let start = |channel: &Channel| {
+        let start = |channel: &NotifyChannel| {
             let (mut sender, stop) = (
-                Sender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone()),
+                ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone()),
                 stop.clone(),
             );
             let mut watch = ArchiveWatch::new(root, &stop);
@@ -204,7 +204,7 @@ impl Channels {
                     watch.wait(None, due.map(|due| clock::steady() + (due - clock::wall())));
                 }
             });
-            started.map_err(|e| error!("[[notify]] {}: {e:#}", channel.name)).ok()
+            started.map_err(|e| error!("[[notify]] {}: {}", channel.name, explain(&e))).ok()
         };
         let threads = model.alerts.channels.iter().filter(|_| sends).filter_map(start).collect();
         Some(Channels { threads, stop })

@@ -3,15 +3,15 @@
 
 use super::compare::Comparer;
 use super::judge::result_of;
-use crate::alert::Machine;
-use crate::alert::machine::Event;
+use crate::alert::AlertMachine;
+use crate::alert::machine::AlertEvent;
 use crate::file::read;
 use crate::runtime::fake::Simple;
 use jitlat_archive::Archive;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
-use jitlat_impair::{Clock, Config, Jitter, Outcome, Trial};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_impair::{Clock, Jitter, PathModel, Trial, TrialOutcome};
+use jitlat_store::log::{LogVersion, LogWriter};
 use std::collections::BTreeMap;
 
 /// Between two tests of a path.
@@ -94,21 +94,21 @@ impl Path {
             law.push(Jitter::Exponential { mean: Span((self.spread.0 as f64 * more) as i64) });
         }
         for config in [&mut trial.up, &mut trial.down] {
-            *config = Config {
+            *config = PathModel {
                 delay: self.delay,
                 jitter: Jitter::Sum(law.clone()),
                 in_order: true,
-                ..Config::default()
+                ..PathModel::default()
             };
         }
         for host in [&mut trial.client, &mut trial.server] {
             host.wake = Jitter::LogNormal { median: Span::micros(20), sigma: 0.8 };
             host.reading = Jitter::LogNormal { median: Span::micros(6), sigma: 0.6 };
-            host.stamps = Source::Kernel;
+            host.stamps = StampSource::Kernel;
         }
-        let Outcome { mut session, records, .. } = trial.run();
+        let TrialOutcome { mut session, records, .. } = trial.run();
         session.created = Some(trial.epoch);
-        let mut writer = LogWriter::new(Vec::new(), Version::V3);
+        let mut writer = LogWriter::new(Vec::new(), LogVersion::V3);
         writer.begin(&session);
         records.iter().for_each(|record| writer.record(record));
         writer.finish(&session);
@@ -131,7 +131,7 @@ fn rates(path: &Path, unchanged: u64, more: f64) -> Rates {
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let model = read(FILE, &Simple).unwrap();
     let start = WallTime(1_767_225_600_000_000_000);
-    let mut machine = Machine::new(&model, "a", &BTreeMap::new(), start);
+    let mut machine = AlertMachine::new(&model, "a", &BTreeMap::new(), start);
     let (mut comparer, mut rates, mut judged) = (Comparer::default(), Rates::default(), 0);
     let changes_at = BEFORE + unchanged;
     for k in 0..changes_at + AFTER {
@@ -151,7 +151,8 @@ fn rates(path: &Path, unchanged: u64, more: f64) -> Rates {
             }
             machine.judge(&result, start + EVERY.times(k as i64 + 1));
         }
-        for change in machine.take().changes.into_iter().filter(|change| change.event != Event::Resolved) {
+        for change in machine.take().changes.into_iter().filter(|change| change.event != AlertEvent::Resolved)
+        {
             let rule = change.subject.rule;
             if k < changes_at {
                 *rates.false_alarms.entry(rule).or_default() += 1;

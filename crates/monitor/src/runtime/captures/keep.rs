@@ -1,14 +1,14 @@
-//! [`Keeper`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
+//! [`CaptureStore`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
 
-use super::{Outcome, Setup};
-use crate::agenda::{Ending, Failure};
+use super::{CaptureSetup, PeriodOutcome};
+use crate::agenda::{SlotEnding, SlotFailure};
+use crate::runtime::error::{Context, Result, explain};
 use crate::runtime::measure::add_log;
-use anyhow::{Context, Result};
-use jitlat_core::session::Ending as LogEnding;
+use jitlat_core::session::Ending;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_net::pace;
-use jitlat_store::log::{LogFile, LogReader, Naming, Version};
+use jitlat_store::log::{LogFile, LogReader, LogVersion, Naming};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
 /// Periods that may wait for the archive, each on disk.
-const WAITING: usize = 16;
+const MAX_QUEUED_PERIODS: usize = 16;
 
 /// A period that is over.
-pub struct Period {
+pub struct CapturePeriod {
     /// Its number.
     pub number: i64,
     /// What is known of each stream.
@@ -34,30 +34,30 @@ pub struct Period {
 }
 
 /// Logs that wait for the archive.
-struct Finished {
+struct FinishedLogs {
     logs: Vec<PathBuf>,
-    ending: Option<Ending>,
+    ending: Option<SlotEnding>,
     /// Why a log is not complete.
     trouble: Option<String>,
 }
 
 /// Writes logs, and hands them to the thread that archives.
-pub struct Keeper {
-    setup: Setup,
+pub struct CaptureStore {
+    setup: CaptureSetup,
     /// Where logs are until they are in the archive.
     folder: PathBuf,
     open: BTreeMap<(i64, usize), LogFile>,
     failed: Option<String>,
-    to: Option<SyncSender<Finished>>,
+    to: Option<SyncSender<FinishedLogs>>,
     thread: Option<JoinHandle<()>>,
-    outcomes: Sender<Outcome>,
+    outcomes: Sender<PeriodOutcome>,
     /// Distinguishes logs of one period: after a trouble it may be captured in parts.
     parts: u64,
 }
 
-impl Keeper {
+impl CaptureStore {
     /// Of a capture; outcomes of periods go to `outcomes`.
-    pub fn start(setup: &Setup, outcomes: Sender<Outcome>) -> Result<Keeper> {
+    pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<CaptureStore> {
         // No other capture of any host that uses this archive has this name.
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
         let name: String =
@@ -65,19 +65,19 @@ impl Keeper {
         let folder = setup.archive.join("captures").join(name);
         let left = recover(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        let (to, finished) = sync_channel(WAITING.max(left.len()));
+        let (to, finished) = sync_channel(MAX_QUEUED_PERIODS.max(left.len()));
         if !left.is_empty() {
             let n = left.len();
             info!("[[capture]] {}: {n} logs of a capture that was killed are kept", setup.capture.name);
         }
         for log in left {
-            let _ = to.send(Finished { logs: vec![log], ending: None, trouble: None });
+            let _ = to.send(FinishedLogs { logs: vec![log], ending: None, trouble: None });
         }
         let (own, to_monitor) = (setup.clone(), outcomes.clone());
         let thread = std::thread::Builder::new().name("keeper".to_owned());
         let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
         let thread = thread.context("starting the thread that archives captures")?;
-        Ok(Keeper {
+        Ok(CaptureStore {
             setup: setup.clone(),
             folder,
             open: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl Keeper {
                 log.flush();
             }
             Err(e) => {
-                self.failed.get_or_insert(format!("{e:#}"));
+                self.failed.get_or_insert(explain(&e));
             }
         }
     }
@@ -108,7 +108,7 @@ impl Keeper {
             self.parts += 1;
             let path = self.folder.join(format!("{period}.{}.{stream}", self.parts));
             let mut log = match session.two_way {
-                None => LogFile::create(&Naming::Given(path), Version::V3)?,
+                None => LogFile::create(&Naming::Given(path), LogVersion::V3)?,
                 Some(_) => LogFile::create_two_way(&Naming::Given(path))?,
             };
             log.begin(&self.annotated(session.clone(), period, 0));
@@ -119,7 +119,7 @@ impl Keeper {
 
     /// The session with what it is found by.
     fn annotated(&self, mut session: Session, period: i64, dropped: u64) -> Session {
-        let Setup { capture, host, far, .. } = &self.setup;
+        let CaptureSetup { capture, host, far, .. } = &self.setup;
         session.name = Some(capture.name.clone());
         session.client.name = Some(host.clone());
         session.server.name = Some(far.clone());
@@ -140,10 +140,10 @@ impl Keeper {
     }
 
     /// Hands the logs of a period on.
-    pub fn end(&mut self, period: &Period) {
-        let ending = Ending::Measured { cut: !period.is_whole };
+    pub fn end(&mut self, period: &CapturePeriod) {
+        let ending = SlotEnding::Measured { cut: !period.is_whole };
         let mut finished =
-            Finished { logs: Vec::new(), ending: period.is_new.then_some(ending), trouble: None };
+            FinishedLogs { logs: Vec::new(), ending: period.is_new.then_some(ending), trouble: None };
         for (stream, session) in period.sessions.iter().enumerate() {
             let session = self.annotated(session.clone(), period.number, period.dropped);
             let closed = self.log(period.number, stream, &session).map(drop).and_then(|()| {
@@ -153,7 +153,7 @@ impl Keeper {
             });
             match closed {
                 Ok(path) => finished.logs.push(path),
-                Err(e) => drop(finished.trouble.get_or_insert(format!("{e:#}"))),
+                Err(e) => drop(finished.trouble.get_or_insert(explain(&e))),
             }
         }
         finished.trouble = finished.trouble.or(self.failed.take());
@@ -161,12 +161,12 @@ impl Keeper {
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
-                "[[capture]] {}: {WAITING} periods wait for the archive {}, and this one is not kept",
+                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods wait for the archive {}, and this one is not kept",
                 self.setup.capture.name,
                 self.setup.archive.display()
             );
             if period.is_new {
-                self.send(Ending::Failed(Failure::NotKept));
+                self.send(SlotEnding::Failed(SlotFailure::NotKept));
             }
         }
     }
@@ -181,13 +181,13 @@ impl Keeper {
         self.failed = None;
     }
 
-    fn send(&self, ending: Ending) {
+    fn send(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
-        let _ = self.outcomes.send(Outcome { name, far, ending });
+        let _ = self.outcomes.send(PeriodOutcome { name, far, ending });
     }
 }
 
-impl Drop for Keeper {
+impl Drop for CaptureStore {
     fn drop(&mut self) {
         self.drop_open();
         // What was handed on is archived first.
@@ -199,7 +199,7 @@ impl Drop for Keeper {
     }
 }
 
-impl Finished {
+impl FinishedLogs {
     fn remove(&self) {
         for log in &self.logs {
             let _ = fs::remove_file(log);
@@ -236,7 +236,7 @@ fn recover(folder: &Path) -> Vec<PathBuf> {
 /// A log of a period as it is on disk, with an end: of what was sent after the last packet that arrived nothing is known.
 fn complete(path: &Path) -> Result<PathBuf> {
     let mut read = LogReader::open(path)?;
-    if read.session().ending == LogEnding::Complete {
+    if read.session().ending == Ending::Complete {
         return Ok(path.to_owned());
     }
     let (mut failure, mut last, mut first) = (None, None, None);
@@ -244,15 +244,15 @@ fn complete(path: &Path) -> Result<PathBuf> {
         last = last.max(Some(record.seq));
         first = first.or(record.sent());
     }
-    let sent = u32::try_from(last.context("it has no packets")? + 1)?;
+    let sent = u32::try_from(last.context("it has no packets")? + 1).context("its packets")?;
     let mut session = read.session().clone();
     (session.sent, session.declared, session.created) =
         (Some(sent), Some(sent.into()), first.or(session.created));
-    (session.ending, session.truncated) = (LogEnding::Interrupted, false);
+    (session.ending, session.truncated) = (Ending::Interrupted, false);
     session.reason = Some("the monitor was killed".to_owned());
     let naming = Naming::Given(path.with_extension("whole"));
     let mut log = match session.two_way {
-        None => LogFile::create(&naming, Version::V3)?,
+        None => LogFile::create(&naming, LogVersion::V3)?,
         Some(_) => LogFile::create_two_way(&naming)?,
     };
     log.begin(&session);
@@ -264,7 +264,7 @@ fn complete(path: &Path) -> Result<PathBuf> {
 }
 
 /// Puts logs into the archive until no more can come.
-fn archive_all(setup: &Setup, finished: &Receiver<Finished>, outcomes: &Sender<Outcome>) {
+fn archive_all(setup: &CaptureSetup, finished: &Receiver<FinishedLogs>, outcomes: &Sender<PeriodOutcome>) {
     pace::yield_to_others();
     let mut failing = false;
     for period in finished {
@@ -278,7 +278,7 @@ fn archive_all(setup: &Setup, finished: &Receiver<Finished>, outcomes: &Sender<O
         }
         failing = kept.is_err();
         let Some(ending) = period.ending else { continue };
-        let ending = if kept.is_ok() { ending } else { Ending::Failed(Failure::NotKept) };
-        let _ = outcomes.send(Outcome { name: name.clone(), far: setup.far.clone(), ending });
+        let ending = if kept.is_ok() { ending } else { SlotEnding::Failed(SlotFailure::NotKept) };
+        let _ = outcomes.send(PeriodOutcome { name: name.clone(), far: setup.far.clone(), ending });
     }
 }

@@ -8,17 +8,17 @@ mod keep;
 use super::Equipment;
 use super::access::own_key;
 use crate::Model;
-use crate::agenda::{Counts, Ending, Failure};
-use crate::file::{Value, text_of};
-use crate::model::{Capture, KeySource};
-use anyhow::{Context, Result, bail};
+use crate::agenda::{EndingCounts, SlotEnding, SlotFailure};
+use crate::file::{OptionValue, text_of};
+use crate::model::{KeySource, MonitoredCapture};
+use crate::runtime::error::{Context, Result, bail, explain};
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::PeriodEvent;
 use jitlat_net::clock;
 use jitlat_proto::digest;
-use jitlat_proto::jitlat::Key;
-use keep::{Keeper, Period};
+use jitlat_proto::jitlat::PresharedKey;
+use keep::{CapturePeriod, CaptureStore};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
@@ -29,24 +29,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// A capture that ran for so long begins anew at once.
-const STABLE: Duration = Duration::from_secs(60);
+const STABLE_TIME: Duration = Duration::from_secs(60);
 /// Time between two looks at whether to stop.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Most periods that are counted as lost at a time: a clock that was set is no year of losses.
-const AT_ONCE: i64 = 10_000;
+const MAX_PERIODS_LOST: i64 = 10_000;
 
 /// All that a capture depends on: with another one it begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct CaptureSetup {
     /// As the file has it.
-    pub capture: Capture,
+    pub capture: MonitoredCapture,
     /// The name of this host, and its address.
     pub host: String,
-    /// See [`Setup::host`].
+    /// See [`CaptureSetup::host`].
     pub address: String,
     /// What the far end is called.
     pub far: String,
@@ -61,29 +61,29 @@ pub struct Setup {
 
 /// What became of a period.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PeriodOutcome {
     /// The capture.
     pub name: String,
     /// The far end.
     pub far: String,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: SlotEnding,
 }
 
 /// Captures under way, until this is dropped.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
     /// Those of the file, with what this host proves at others.
-    wanted: (Vec<Setup>, Option<Key>),
+    wanted: (Vec<CaptureSetup>, Option<PresharedKey>),
     /// Those, and others that were asked to end.
-    running: Vec<Running>,
-    to: Sender<Outcome>,
-    ended: Receiver<Outcome>,
-    counts: BTreeMap<(String, String), Counts>,
+    running: Vec<RunningCapture>,
+    to: Sender<PeriodOutcome>,
+    ended: Receiver<PeriodOutcome>,
+    counts: BTreeMap<(String, String), EndingCounts>,
 }
 
-struct Running {
-    setup: Setup,
+struct RunningCapture {
+    setup: CaptureSetup,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
@@ -127,10 +127,11 @@ impl RunningCaptures {
         archive: Option<&Path>,
     ) -> Result<()> {
         check(model, host, archive)?;
-        let of =
-            |archive| model.captures_of(host).map(move |capture| Setup::new(model, host, capture, archive));
+        let of = |archive| {
+            model.captures_of(host).map(move |capture| CaptureSetup::new(model, host, capture, archive))
+        };
         self.wanted = (archive.into_iter().flat_map(of).collect(), own_key(model, host, folder)?);
-        let is_wanted = |own: &&Running| self.wanted.0.contains(&own.setup);
+        let is_wanted = |own: &&RunningCapture| self.wanted.0.contains(&own.setup);
         self.running.iter().filter(|own| !is_wanted(own)).for_each(|own| own.stop.request());
         self.begin();
         Ok(())
@@ -144,10 +145,10 @@ impl RunningCaptures {
             if self.running.iter().any(|own| own.setup.capture.name == setup.capture.name) {
                 continue;
             }
-            match Running::start(self.equipment.clone(), setup.clone(), key.clone(), self.to.clone()) {
+            match RunningCapture::start(self.equipment.clone(), setup.clone(), key.clone(), self.to.clone()) {
                 Ok(own) => self.running.push(own),
                 Err(e) => {
-                    error!("[[capture]] {}: {e:#}", setup.capture.name);
+                    error!("[[capture]] {}: {}", setup.capture.name, explain(&e));
                     break;
                 }
             }
@@ -155,12 +156,12 @@ impl RunningCaptures {
     }
 
     /// What became of periods since the last call.
-    pub fn outcomes(&mut self) -> Vec<Outcome> {
+    pub fn outcomes(&mut self) -> Vec<PeriodOutcome> {
         if self.running.len() != self.wanted.0.len() || self.running.iter().any(|own| own.stop.is_requested())
         {
             self.begin();
         }
-        let list: Vec<Outcome> = self.ended.try_iter().collect();
+        let list: Vec<PeriodOutcome> = self.ended.try_iter().collect();
         for outcome in &list {
             let key = (outcome.name.clone(), outcome.far.clone());
             self.counts.entry(key).or_default().add(outcome.ending);
@@ -169,7 +170,7 @@ impl RunningCaptures {
     }
 
     /// How periods ended so far, by capture and far end.
-    pub fn counts(&self) -> &BTreeMap<(String, String), Counts> {
+    pub fn counts(&self) -> &BTreeMap<(String, String), EndingCounts> {
         &self.counts
     }
 
@@ -181,15 +182,15 @@ impl RunningCaptures {
     }
 }
 
-impl Setup {
-    fn new(model: &Model, host: usize, capture: &Capture, archive: &Path) -> Setup {
+impl CaptureSetup {
+    fn new(model: &Model, host: usize, capture: &MonitoredCapture, archive: &Path) -> CaptureSetup {
         let own = &model.hosts[host];
         let far = capture.towards.and_then(|far| model.hosts.get(far as usize));
         let port = model.serve.options.iter().find_map(|(name, value)| match value {
-            Value::Text(port) if name == "capture-port" => port.parse().ok(),
+            OptionValue::Text(port) if name == "capture-port" => port.parse().ok(),
             _ => None,
         });
-        Setup {
+        CaptureSetup {
             capture: capture.clone(),
             host: own.name.clone(),
             address: own.address.clone(),
@@ -207,24 +208,24 @@ impl Setup {
     }
 }
 
-impl Running {
+impl RunningCapture {
     fn start(
         equipment: Arc<dyn Equipment>,
-        setup: Setup,
-        key: Option<Key>,
-        to: Sender<Outcome>,
-    ) -> Result<Running> {
+        setup: CaptureSetup,
+        key: Option<PresharedKey>,
+        to: Sender<PeriodOutcome>,
+    ) -> Result<RunningCapture> {
         let stop = Stop::new();
         let (asked, own) = (stop.clone(), setup.clone());
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread
             .spawn(move || capture(&*equipment, &own, key.as_ref(), &asked, to))
             .context("starting the thread of a capture")?;
-        Ok(Running { setup, stop, thread: Some(thread) })
+        Ok(RunningCapture { setup, stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCapture {
     fn drop(&mut self) {
         self.stop.request();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -234,40 +235,46 @@ impl Drop for Running {
 }
 
 /// Captures until it is to stop, and begins anew after troubles.
-fn capture(equipment: &dyn Equipment, setup: &Setup, key: Option<&Key>, stop: &Stop, to: Sender<Outcome>) {
+fn capture(
+    equipment: &dyn Equipment,
+    setup: &CaptureSetup,
+    key: Option<&PresharedKey>,
+    stop: &Stop,
+    to: Sender<PeriodOutcome>,
+) {
     let name = &setup.capture.name;
-    let keeper = match Keeper::start(setup, to.clone()) {
+    let keeper = match CaptureStore::start(setup, to.clone()) {
         Ok(keeper) => keeper,
-        Err(e) => return error!("[[capture]] {name}: {e:#}"),
+        Err(e) => return error!("[[capture]] {name}: {}", explain(&e)),
     };
-    let mut course = Course::new(setup, keeper, to);
-    let mut pause = FIRST;
+    let mut course = CaptureReporter::new(setup, keeper, to);
+    let mut pause = FIRST_RETRY_PAUSE;
     while !stop.is_requested() {
         let begun = Instant::now();
         let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
-        if begun.elapsed() >= STABLE {
-            pause = FIRST;
+        if begun.elapsed() >= STABLE_TIME {
+            pause = FIRST_RETRY_PAUSE;
         }
         course.failed(failure, &why);
         let again = Instant::now() + pause;
         while !stop.is_requested() && Instant::now() < again {
             course.miss(failure);
-            std::thread::sleep(LOOK_AROUND);
+            std::thread::sleep(STOP_CHECK_INTERVAL);
         }
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
 }
 
 /// What is said of a capture, and counted.
-struct Course<'a> {
-    setup: &'a Setup,
-    keeper: Keeper,
-    to: Sender<Outcome>,
+struct CaptureReporter<'a> {
+    setup: &'a CaptureSetup,
+    keeper: CaptureStore,
+    to: Sender<PeriodOutcome>,
     /// The first period without an outcome.
     next: i64,
     /// Since when it fails, how often a period was lost, and what was said.
-    trouble: Option<(WallTime, u64, Vec<Failure>)>,
+    trouble: Option<(WallTime, u64, Vec<SlotFailure>)>,
     /// Whether it was said that it has begun.
     has_begun: bool,
     /// Whether it was said that nothing is seen.
@@ -278,10 +285,10 @@ struct Course<'a> {
     drops: bool,
 }
 
-impl<'a> Course<'a> {
-    fn new(setup: &'a Setup, keeper: Keeper, to: Sender<Outcome>) -> Course<'a> {
+impl<'a> CaptureReporter<'a> {
+    fn new(setup: &'a CaptureSetup, keeper: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
         let next = setup.period_of(clock::wall());
-        Course {
+        CaptureReporter {
             setup,
             keeper,
             to,
@@ -298,15 +305,15 @@ impl<'a> Course<'a> {
     fn follow(
         &mut self,
         equipment: &dyn Equipment,
-        key: Option<&Key>,
+        key: Option<&PresharedKey>,
         stop: &Stop,
-    ) -> Option<(Failure, String)> {
+    ) -> Option<(SlotFailure, String)> {
         let setup = self.setup;
         let ended = equipment.follow(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
         self.keeper.drop_open();
         match ended {
             Ok(end) if end.reasons.is_empty() => None,
-            Ok(end) => Some((Failure::Unreachable, end.reasons.join("; "))),
+            Ok(end) => Some((SlotFailure::Unreachable, end.reasons.join("; "))),
             Err(failed) => Some(failed),
         }
     }
@@ -327,8 +334,8 @@ impl<'a> Course<'a> {
                 }
                 self.recovered();
             }
-            PeriodEvent::Records { period, session, way, records } => {
-                self.keeper.records(period, way, session, records);
+            PeriodEvent::Records { period, session, direction, records } => {
+                self.keeper.records(period, direction, session, records);
             }
             PeriodEvent::Ended(ended) => {
                 let is_new = ended.period >= self.next;
@@ -341,7 +348,7 @@ impl<'a> Course<'a> {
                     );
                 }
                 if ended.sessions.iter().flatten().all(|session| session.packets() == 0) && !self.is_up() {
-                    return self.count(Ending::Failed(Failure::Other));
+                    return self.count(SlotEnding::Failed(SlotFailure::Other));
                 }
                 let Some(sessions) = ended.sessions else {
                     if !std::mem::replace(&mut self.is_silent, true) {
@@ -350,9 +357,9 @@ impl<'a> Course<'a> {
                             self.setup.host, self.setup.far
                         );
                     }
-                    return self.count(Ending::Failed(Failure::Nothing));
+                    return self.count(SlotEnding::Failed(SlotFailure::Nothing));
                 };
-                self.keeper.end(&Period {
+                self.keeper.end(&CapturePeriod {
                     number: ended.period,
                     sessions,
                     dropped: ended.dropped,
@@ -380,7 +387,7 @@ impl<'a> Course<'a> {
     }
 
     /// Says, once a kind, that it cannot be captured.
-    fn failed(&mut self, failure: Failure, why: &str) {
+    fn failed(&mut self, failure: SlotFailure, why: &str) {
         let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
         if !said.contains(&failure) {
             said.push(failure);
@@ -400,21 +407,21 @@ impl<'a> Course<'a> {
     }
 
     /// Counts the periods that have passed.
-    fn miss(&mut self, failure: Failure) {
+    fn miss(&mut self, failure: SlotFailure) {
         let now = self.setup.period_of(clock::wall());
-        self.next = self.next.max(now - AT_ONCE);
+        self.next = self.next.max(now - MAX_PERIODS_LOST);
         while self.next < now {
             self.next += 1;
             if let Some((_, lost, _)) = &mut self.trouble {
                 *lost += 1;
             }
-            self.count(Ending::Failed(failure));
+            self.count(SlotEnding::Failed(failure));
         }
     }
 
-    fn count(&self, ending: Ending) {
+    fn count(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
         // Who is gone counts nothing any more.
-        let _ = self.to.send(Outcome { name, far, ending });
+        let _ = self.to.send(PeriodOutcome { name, far, ending });
     }
 }

@@ -1,16 +1,16 @@
 use super::*;
-use jitlat_archive::{Collected, Filter, TestId};
+use jitlat_archive::{CollectedHost, Filter, TestId};
 use jitlat_instruments::serve::{CollectService, Policy, Serve, Serving};
 use jitlat_net::push::{PushConnection, PushService};
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::push::{SenderEvent, SenderInput};
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-fn key(host: &str) -> Key {
-    Key::from_file_contents(format!("the key of {host}, and of nobody else").as_bytes()).unwrap()
+fn key(host: &str) -> PresharedKey {
+    PresharedKey::from_file_contents(format!("the key of {host}, and of nobody else").as_bytes()).unwrap()
 }
 
 /// A collector at a port of its own, and where its archive is.
@@ -27,7 +27,7 @@ impl Collector {
 
     fn with(policy: Policy) -> Collector {
         let folder = tempfile::tempdir().unwrap();
-        let mut keys = Keys::default();
+        let mut keys = PresharedKeys::default();
         ["berlin", "madrid"].iter().for_each(|host| keys.add(*host, key(host)));
         let hosts = [
             ("berlin", "192.0.2.1"),
@@ -57,7 +57,7 @@ impl Collector {
     }
 
     /// What is noted of the only host that pushes, once it has refused and heard so many: it is noted once a second.
-    fn noted(&self, refused: u64, waiting: u64) -> Collected {
+    fn noted(&self, refused: u64, waiting: u64) -> CollectedHost {
         let what = format!("{refused} refused and {waiting} waiting");
         jitlat_waiting::for_value(&what, Duration::from_secs(60), || {
             let noted = self.archive().collected().unwrap().remove(0);
@@ -105,7 +105,7 @@ fn logs(seeds: std::ops::Range<u64>, packets: i64) -> Vec<(u128, u64, Vec<u8>)> 
 fn write_log(path: &Path, seed: u64, packets: i64) {
     use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
     let mut log =
-        jitlat_store::log::LogWriter::new(fs::File::create(path).unwrap(), jitlat_store::log::Version::V3);
+        jitlat_store::log::LogWriter::new(fs::File::create(path).unwrap(), jitlat_store::log::LogVersion::V3);
     let session = Session::new(TestSpec::default());
     log.begin(&session);
     for i in 0..packets {
@@ -131,7 +131,7 @@ fn send(
     packed: &[u8],
     about: &About,
 ) -> SenderEvent {
-    connection.give(SenderInput::Offer(&[Offer { number, hash, length }]));
+    connection.give(SenderInput::Offer(&[PushOffer { number, hash, length }]));
     let mut pieces = packed.chunks(50_000);
     let begun = Instant::now();
     loop {
@@ -153,7 +153,7 @@ fn send(
     }
 }
 
-fn settled(number: u64, outcome: Outcome) -> SenderEvent {
+fn settled(number: u64, outcome: PushOutcome) -> SenderEvent {
     SenderEvent::Settled(vec![(number, Some(outcome))])
 }
 
@@ -173,7 +173,7 @@ fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
                     let event =
                         send(&mut connection, k as u64, *hash, *length, packed, &about(&[("site", "lab")]));
                     assert!(
-                        [Outcome::Stored, Outcome::Known]
+                        [PushOutcome::Stored, PushOutcome::Known]
                             .iter()
                             .any(|o| event == settled(k as u64, o.clone())),
                         "{event:?}"
@@ -201,7 +201,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
         |number: u64, hash: u128, length: u64, packed: &[u8], tags: &[(&str, &str)], why: &str| {
             let event = send(&mut connection, number, hash, length, packed, &about(tags));
             let SenderEvent::Settled(list) = event else { panic!("{event:?}") };
-            let (said, Some(Outcome::Refused(reason))) = &list[0] else { panic!("{list:?}") };
+            let (said, Some(PushOutcome::Refused(reason))) = &list[0] else { panic!("{list:?}") };
             assert!(*said == number && reason.contains(why), "{reason}");
         };
     // In the name of another host of the file.
@@ -245,7 +245,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     refused(8, sum, 1000, &packed_nonsense, &[], "a.log");
     // The same host's good test is taken on the same connection.
     let event = send(&mut connection, 9, hash, length, &packed, &about(&[("client", "madrid")]));
-    assert_eq!(event, settled(9, Outcome::Stored));
+    assert_eq!(event, settled(9, PushOutcome::Stored));
     assert_eq!(collector.noted(14, 0).stored, 1);
     assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
 }
@@ -277,7 +277,7 @@ fn a_test_in_another_hosts_name_is_known_by_the_log_itself() {
     let mut connection = collector.connect("berlin");
     let event = send(&mut connection, 1, test.hash, test.bytes, &packed, &about(&[]));
     assert!(
-        matches!(&event, SenderEvent::Settled(list) if matches!(list[0].1, Some(Outcome::Refused(_)))),
+        matches!(&event, SenderEvent::Settled(list) if matches!(list[0].1, Some(PushOutcome::Refused(_)))),
         "{event:?}"
     );
     assert!(collector.archive().list(&Filter::default(), &[]).unwrap().is_empty());
@@ -297,7 +297,7 @@ fn log_between(src: &str, dst: &str, long: bool) -> (u128, u64, Vec<u8>) {
     let own = LogReader::open(&path).unwrap();
     let session = own.session();
     assert_eq!((session.src, session.dst), (src.parse().ok(), dst.parse().ok()));
-    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MOST_PREPARED, long);
+    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MAX_PREPARED_BYTES, long);
     let archive = Archive::make(&folder.path().join("own")).unwrap();
     archive.begin_push("x", 1 << 40).unwrap();
     archive.add(&path, &[]).unwrap();
@@ -329,7 +329,7 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
         ("192.0.2.1", "192.0.2.1", "berlin and berlin", false),
     ] {
         for tags in [&[][..], &[("client", "madrid"), ("server", "oslo")]] {
-            let refused = Some(Outcome::Refused(between(src, dst, names)));
+            let refused = Some(PushOutcome::Refused(between(src, dst, names)));
             assert_eq!(pushed(src, dst, long, tags), refused);
         }
     }
@@ -340,13 +340,17 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
         ("10.0.0.7", "192.0.2.1"),
         ("192.0.2.2", "198.51.100.9"),
     ] {
-        assert_eq!(pushed(src, dst, false, &[("client", "madrid")]), Some(Outcome::Stored), "{src} to {dst}");
+        assert_eq!(
+            pushed(src, dst, false, &[("client", "madrid")]),
+            Some(PushOutcome::Stored),
+            "{src} to {dst}"
+        );
     }
     // Two hosts with one address.
     drop(connection);
     let mut rome = collector.connect("berlin");
     let (hash, length, packed) = log_between("192.0.2.1", "192.0.2.1", false);
-    assert_eq!(send(&mut rome, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
+    assert_eq!(send(&mut rome, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
 }
 
 #[test]
@@ -357,8 +361,8 @@ fn a_host_that_connects_again_ends_its_older_connection() {
     let mut new = collector.connect("berlin");
     assert!(matches!(next(&mut old), SenderEvent::Over(Some(_), _)));
     let (hash, length, packed) = logs(3..4, 100).remove(0);
-    assert_eq!(send(&mut new, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
-    assert_eq!(send(&mut other, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Known));
+    assert_eq!(send(&mut new, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
+    assert_eq!(send(&mut other, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Known));
 }
 
 #[test]
@@ -378,10 +382,10 @@ fn who_has_no_key_or_no_place_is_told_so() {
 fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let collector = Collector::start();
     let mut connection = collector.connect("berlin");
-    connection.give(SenderInput::State(State { waiting: 7, dropped: 3 }));
+    connection.give(SenderInput::State(SpoolState { waiting: 7, dropped: 3 }));
     let (hash, length, packed) = logs(1..2, 60_000).remove(0);
-    assert!(length > jitlat_archive::MOST_PREPARED);
-    assert_eq!(send(&mut connection, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
+    assert!(length > jitlat_archive::MAX_PREPARED_BYTES);
+    assert_eq!(send(&mut connection, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
     connection.give(SenderInput::Finish);
     assert_eq!(next(&mut connection), SenderEvent::Over(None, Span::ZERO));
     let collected = collector.noted(0, 7);

@@ -19,7 +19,7 @@ fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
 }
 
 /// Reads until there are as many packets; their seconds.
-fn read(followed: &mut Followed, packets: usize) -> Vec<i64> {
+fn read(followed: &mut FollowedFiles, packets: usize) -> Vec<i64> {
     let mut seen = Vec::new();
     let found = jitlat_waiting::within(LIMIT, || {
         while seen.len() < packets && followed.poll(3, |f| seen.push(f.at.0 / SECOND)) > 0 {}
@@ -30,7 +30,7 @@ fn read(followed: &mut Followed, packets: usize) -> Vec<i64> {
 }
 
 /// What is there in the end.
-fn rest(followed: &mut Followed) -> Vec<i64> {
+fn rest(followed: &mut FollowedFiles) -> Vec<i64> {
     followed.end();
     let mut seen = Vec::new();
     while followed.poll(1000, |f| seen.push(f.at.0 / SECOND)) > 0 {}
@@ -45,7 +45,7 @@ fn seconds(range: std::ops::Range<i64>) -> Vec<i64> {
 fn files_are_read_as_they_appear_and_grow() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
-    let mut followed = Followed::open(dir.path()).unwrap();
+    let mut followed = FollowedFiles::open(dir.path()).unwrap();
     assert_eq!(followed.poll(10, |_| ()), 0);
     // A header alone, then packets, the last of them in two pieces.
     let bytes = pcap(100..110);
@@ -73,7 +73,7 @@ fn files_are_read_as_they_appear_and_grow() {
 fn a_ring_of_names_is_read_round_after_round() {
     let dir = tempfile::tempdir().unwrap();
     let file = |k: i64| dir.path().join(format!("ring{}", k % 2));
-    let mut followed = Followed::open(dir.path()).unwrap();
+    let mut followed = FollowedFiles::open(dir.path()).unwrap();
     for round in 0..6 {
         // Rounds differ in length, so that the system's time of change need not.
         std::fs::write(file(round), pcap(round * 10..round * 10 + 4 + round)).unwrap();
@@ -96,7 +96,7 @@ fn what_was_packed_or_comes_too_late_is_not_read_again() {
     std::fs::write(file("0.pcap.gz"), packed(0..10)).unwrap();
     let old = SystemTime::now() - Duration::from_secs(60);
     File::options().append(true).open(file("0.pcap.gz")).unwrap().set_modified(old).unwrap();
-    let mut followed = Followed::open(dir.path()).unwrap();
+    let mut followed = FollowedFiles::open(dir.path()).unwrap();
     assert_eq!(read(&mut followed, 20), seconds(0..20));
     std::fs::write(file("a.pcap.gz"), packed(10..20)).unwrap();
     std::fs::remove_file(file("a.pcap")).unwrap();
@@ -131,7 +131,7 @@ fn a_file_cut_at_any_byte_is_read_on() {
     for bytes in [pcap, pcapng] {
         for cut in 0..bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            let mut followed = Followed::open(&path).unwrap();
+            let mut followed = FollowedFiles::open(&path).unwrap();
             let mut seen = Vec::new();
             followed.poll(10, |f| seen.push(f.at.0 / SECOND));
             File::options().append(true).open(&path).unwrap().write_all(&bytes[cut..]).unwrap();
@@ -144,5 +144,5 @@ fn a_file_cut_at_any_byte_is_read_on() {
 #[test]
 fn what_is_not_there_cannot_be_followed() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(Followed::open(&dir.path().join("none")).is_err());
+    assert!(FollowedFiles::open(&dir.path().join("none")).is_err());
 }

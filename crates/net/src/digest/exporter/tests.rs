@@ -14,12 +14,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn service(introduction: Duration) -> (RunningService, SocketAddr) {
     let exporter = DigestExporter {
         interfaces: Vec::new(),
-        keys: Keys::default(),
+        keys: PresharedKeys::default(),
         rate: 1000,
         settings: InterfaceSettings::default(),
     };
     let running = exporter
-        .serve_patiently(&["127.0.0.1:0".parse().unwrap()], Gate::new(Policy::default()), introduction)
+        .serve_with_timeouts(&["127.0.0.1:0".parse().unwrap()], Gate::new(Policy::default()), introduction)
         .unwrap();
     let address = running.addresses()[0];
     (running, address)
@@ -69,7 +69,7 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
     let words = said(connected(greedy, address));
     assert!(!words.is_empty(), "one more than its share gets the reason");
     assert!(
-        matches!(refusal_of(address), DigestError::Refused(Refusal::Interface, _)),
+        matches!(refusal_of(address), DigestError::Refused(DigestRefusal::Interface, _)),
         "others are answered"
     );
     // What is given back can be taken again.

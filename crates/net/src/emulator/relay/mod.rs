@@ -73,22 +73,22 @@ impl Relay {
         let (stop, stopped) = UnixStream::pair()?;
         let mut tcp = Vec::new();
         for &forward in &config.tcp {
-            tcp.push(tcp::Entrance::new(forward).map_err(|e| listen_error("TCP", forward, e))?);
+            tcp.push(tcp::RelayEntrance::new(forward).map_err(|e| listen_error("TCP", forward, e))?);
         }
         let mut udp = Vec::new();
         for &forward in &config.udp {
-            udp.push(udp::Port::new(forward).map_err(|e| listen_error("UDP", forward, e))?);
+            udp.push(udp::RelayPort::new(forward).map_err(|e| listen_error("UDP", forward, e))?);
         }
-        let tcp_addresses = tcp.iter().map(tcp::Entrance::address).collect::<io::Result<Vec<_>>>()?;
-        let udp_addresses = udp.iter().map(udp::Port::address).collect::<io::Result<Vec<_>>>()?;
+        let tcp_addresses = tcp.iter().map(tcp::RelayEntrance::address).collect::<io::Result<Vec<_>>>()?;
+        let udp_addresses = udp.iter().map(udp::RelayPort::address).collect::<io::Result<Vec<_>>>()?;
         let scenario = config.scenario;
         let delays = [scenario.up.delay, scenario.down.delay];
         let up = Impairment::new(scenario.up, scenario.seed);
         let down = Impairment::new(scenario.down, scenario.seed.wrapping_add(1));
-        let worker = Worker {
+        let worker = RelayWorker {
             stopped,
-            tcp: tcp::Connections::new(tcp, delays),
-            udp: udp::Flows::new(udp, [up, down], config.numbering),
+            tcp: tcp::RelayedConnections::new(tcp, delays),
+            udp: udp::RelayedFlows::new(udp, [up, down], config.numbering),
             line: DelayLine::new(),
         };
         let thread = std::thread::Builder::new().name("relay".to_owned()).spawn(|| worker.run())?;
@@ -128,32 +128,32 @@ fn listen_error(protocol: &'static str, forward: Forward, source: io::Error) -> 
 
 /// Identifies the descriptor that became ready.
 #[derive(Clone, Copy)]
-enum Token {
+enum ReadyToken {
     Stop,
     Listener(usize),
-    Connection(u64, tcp::Side),
+    Connection(u64, tcp::RelaySide),
     Port(usize),
     Flow(u64),
 }
 
 /// Descriptors to wait for. The list is built for each wait; there are few of them.
 #[derive(Default)]
-struct Interest<'a>(Vec<(Token, PollFd<'a>)>);
+struct Interest<'a>(Vec<(ReadyToken, PollFd<'a>)>);
 
 impl<'a> Interest<'a> {
-    fn add(&mut self, token: Token, fd: BorrowedFd<'a>, flags: PollFlags) {
+    fn add(&mut self, token: ReadyToken, fd: BorrowedFd<'a>, flags: PollFlags) {
         self.0.push((token, PollFd::new(fd, flags)));
     }
 }
 
-struct Worker {
+struct RelayWorker {
     stopped: UnixStream,
-    tcp: tcp::Connections,
-    udp: udp::Flows,
-    line: DelayLine<udp::Datagram>,
+    tcp: tcp::RelayedConnections,
+    udp: udp::RelayedFlows,
+    line: DelayLine<udp::RelayedDatagram>,
 }
 
-impl Worker {
+impl RelayWorker {
     fn run(mut self) -> EmulatorReport {
         // The default timer slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
@@ -161,11 +161,11 @@ impl Worker {
             for token in ready {
                 let now = line::now();
                 match token {
-                    Token::Stop => return self.report(),
-                    Token::Listener(i) => self.tcp.accept(i),
-                    Token::Connection(id, side) => self.tcp.read(id, side, now),
-                    Token::Port(i) => self.udp.read_client(i, &mut self.line),
-                    Token::Flow(id) => self.udp.read_server(id, &mut self.line),
+                    ReadyToken::Stop => return self.report(),
+                    ReadyToken::Listener(i) => self.tcp.accept(i),
+                    ReadyToken::Connection(id, side) => self.tcp.read(id, side, now),
+                    ReadyToken::Port(i) => self.udp.read_client(i, &mut self.line),
+                    ReadyToken::Flow(id) => self.udp.read_server(id, &mut self.line),
                 }
             }
             let now = line::now();
@@ -180,13 +180,13 @@ impl Worker {
     }
 
     /// Waits until a descriptor can be read or something is due; returns the readable descriptors.
-    fn wait(&self) -> nix::Result<Vec<Token>> {
+    fn wait(&self) -> nix::Result<Vec<ReadyToken>> {
         let mut interest = Interest::default();
-        interest.add(Token::Stop, self.stopped.as_fd(), PollFlags::POLLIN);
+        interest.add(ReadyToken::Stop, self.stopped.as_fd(), PollFlags::POLLIN);
         self.tcp.interest(&mut interest);
         self.udp.interest(&mut interest);
         let deadline = [self.line.next_due(), self.tcp.next_due()].into_iter().flatten().min();
-        let (tokens, mut fds): (Vec<Token>, Vec<PollFd<'_>>) = interest.0.into_iter().unzip();
+        let (tokens, mut fds): (Vec<ReadyToken>, Vec<PollFd<'_>>) = interest.0.into_iter().unzip();
         line::wait(&mut fds, deadline)?;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !(r - PollFlags::POLLOUT).is_empty());
         Ok(tokens.into_iter().zip(&fds).filter(|(_, fd)| ready(fd)).map(|(t, _)| t).collect())

@@ -1,6 +1,6 @@
 //! TCP: connections forwarded with a fixed delay in each direction, through two bounded delay lines.
 
-use super::{Forward, Interest, Token};
+use super::{Forward, Interest, ReadyToken};
 use crate::accept::Listener;
 use jitlat_core::time::{Span, SteadyTime};
 use nix::poll::PollFlags;
@@ -11,20 +11,20 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
 /// Most connections at a time; further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Bytes in transit in one direction of a connection before its sender has to wait.
-const MOST_UNDER_WAY: usize = 1 << 20;
-const CHUNK: usize = 16 << 10;
+const MAX_BYTES_IN_TRANSIT: usize = 1 << 20;
+const CHUNK_BYTES: usize = 16 << 10;
 
 /// An address that clients connect to, and the server to forward to.
-pub(crate) struct Entrance {
+pub(crate) struct RelayEntrance {
     listener: Listener,
     to: SocketAddr,
 }
 
-impl Entrance {
-    pub fn new(forward: Forward) -> io::Result<Entrance> {
-        Ok(Entrance { listener: Listener::bind(forward.listen)?, to: forward.to })
+impl RelayEntrance {
+    pub fn new(forward: Forward) -> io::Result<RelayEntrance> {
+        Ok(RelayEntrance { listener: Listener::bind(forward.listen)?, to: forward.to })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -34,16 +34,16 @@ impl Entrance {
 
 /// An end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum RelaySide {
     Client = 0,
     Server = 1,
 }
 
-impl Side {
-    fn other(self) -> Side {
+impl RelaySide {
+    fn other(self) -> RelaySide {
         match self {
-            Side::Client => Side::Server,
-            Side::Server => Side::Client,
+            RelaySide::Client => RelaySide::Server,
+            RelaySide::Server => RelaySide::Client,
         }
     }
 }
@@ -100,45 +100,45 @@ impl Pipe {
     }
 }
 
-struct Connection {
+struct RelayedConnection {
     id: u64,
-    /// Indexed by [`Side`].
+    /// Indexed by [`RelaySide`].
     ends: [TcpStream; 2],
     /// Indexed by the side that is read from.
     pipes: [Pipe; 2],
     broken: bool,
 }
 
-pub struct Connections {
-    entrances: Vec<Entrance>,
-    list: Vec<Connection>,
+pub struct RelayedConnections {
+    entrances: Vec<RelayEntrance>,
+    list: Vec<RelayedConnection>,
     /// Fixed delays: from the client, from the server.
     delays: [Span; 2],
     next_id: u64,
     buffer: Vec<u8>,
 }
 
-impl Connections {
-    pub fn new(entrances: Vec<Entrance>, delays: [Span; 2]) -> Connections {
-        Connections { entrances, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK] }
+impl RelayedConnections {
+    pub fn new(entrances: Vec<RelayEntrance>, delays: [Span; 2]) -> RelayedConnections {
+        RelayedConnections { entrances, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK_BYTES] }
     }
 
     pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
-        if self.list.len() < MOST_CONNECTIONS {
+        if self.list.len() < MAX_CONNECTIONS {
             for (i, entrance) in self.entrances.iter().enumerate() {
                 if let Some(fd) = entrance.listener.poll_fd() {
-                    out.add(Token::Listener(i), fd, PollFlags::POLLIN);
+                    out.add(ReadyToken::Listener(i), fd, PollFlags::POLLIN);
                 }
             }
         }
         for c in &self.list {
-            for side in [Side::Client, Side::Server] {
+            for side in [RelaySide::Client, RelaySide::Server] {
                 let (from, to) = (&c.pipes[side as usize], &c.pipes[side.other() as usize]);
                 let mut flags = PollFlags::empty();
-                flags.set(PollFlags::POLLIN, from.end.is_none() && from.bytes < MOST_UNDER_WAY);
+                flags.set(PollFlags::POLLIN, from.end.is_none() && from.bytes < MAX_BYTES_IN_TRANSIT);
                 flags.set(PollFlags::POLLOUT, to.blocked);
                 if !flags.is_empty() {
-                    out.add(Token::Connection(c.id, side), c.ends[side as usize].as_fd(), flags);
+                    out.add(ReadyToken::Connection(c.id, side), c.ends[side as usize].as_fd(), flags);
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Connections {
 
     /// Accepts a client. An error concerns only that client: its connection is closed.
     pub fn accept(&mut self, entrance: usize) {
-        let Entrance { listener, to } = &self.entrances[entrance];
+        let RelayEntrance { listener, to } = &self.entrances[entrance];
         let Some((client, _)) = listener.accept() else { return };
         let Ok(server) = connect(*to) else { return };
         if client.set_nonblocking(true).and(client.set_nodelay(true)).is_err() {
@@ -158,15 +158,15 @@ impl Connections {
         }
         self.next_id += 1;
         let pipes = [Pipe::default(), Pipe::default()];
-        self.list.push(Connection { id: self.next_id, ends: [client, server], pipes, broken: false });
+        self.list.push(RelayedConnection { id: self.next_id, ends: [client, server], pipes, broken: false });
     }
 
     /// Reads from one end and queues the data.
-    pub fn read(&mut self, id: u64, side: Side, now: SteadyTime) {
+    pub fn read(&mut self, id: u64, side: RelaySide, now: SteadyTime) {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
         let due = now + self.delays[side as usize];
-        if pipe.end.is_some() || pipe.bytes >= MOST_UNDER_WAY {
+        if pipe.end.is_some() || pipe.bytes >= MAX_BYTES_IN_TRANSIT {
             return;
         }
         match (&c.ends[side as usize]).read(&mut self.buffer) {
@@ -183,7 +183,7 @@ impl Connections {
     /// Writes everything that is due, and removes connections that have ended.
     pub fn deliver(&mut self, now: SteadyTime) {
         for c in &mut self.list {
-            for side in [Side::Client, Side::Server] {
+            for side in [RelaySide::Client, RelaySide::Server] {
                 let to = &c.ends[side.other() as usize];
                 c.broken |= c.pipes[side as usize].deliver(now, to).is_err();
             }

@@ -1,6 +1,6 @@
 use super::*;
 use jitlat_core::time::Span;
-use jitlat_impair::{Choice, Config, Duplication};
+use jitlat_impair::{Choice, DuplicationModel, PathModel};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 const DELAY: Duration = Duration::from_millis(5);
 
-fn path() -> Config {
-    Config { delay: Span(DELAY.as_nanos() as i64), ..Config::default() }
+fn path() -> PathModel {
+    PathModel { delay: Span(DELAY.as_nanos() as i64), ..PathModel::default() }
 }
 
 fn udp(address: impl Into<std::net::IpAddr>) -> UdpSocket {
@@ -18,7 +18,7 @@ fn udp(address: impl Into<std::net::IpAddr>) -> UdpSocket {
     socket
 }
 
-fn relay(up: Config, down: Config, server: &UdpSocket) -> Relay {
+fn relay(up: PathModel, down: PathModel, server: &UdpSocket) -> Relay {
     let to = server.local_addr().unwrap();
     let scenario = Scenario { up, down, ..Scenario::default() };
     let udp = vec![Forward { listen: SocketAddr::new(to.ip(), 0), to }];
@@ -44,9 +44,9 @@ fn receive_all(socket: &UdpSocket) -> Vec<i32> {
 #[test]
 fn known_patterns_come_out_exactly_in_both_directions() {
     let server = udp(Ipv4Addr::LOCALHOST);
-    let up = Config { loss: Choice::ranges([3..=3, 10..=14]), ..path() };
-    let copies = Duplication { choice: Choice::indices([2]), ..Duplication::default() };
-    let down = Config { loss: Choice::indices([0, 19]), duplication: copies, ..path() };
+    let up = PathModel { loss: Choice::ranges([3..=3, 10..=14]), ..path() };
+    let copies = DuplicationModel { choice: Choice::indices([2]), ..DuplicationModel::default() };
+    let down = PathModel { loss: Choice::indices([0, 19]), duplication: copies, ..path() };
     let relay = relay(up, down, &server);
     let client = udp(Ipv4Addr::LOCALHOST);
     client.connect(relay.udp_addresses()[0]).unwrap();

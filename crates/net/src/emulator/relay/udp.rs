@@ -1,10 +1,10 @@
 //! UDP: listening ports, and a socket towards the server for each client address.
 
-use super::{Forward, Interest, Token};
+use super::{Forward, Interest, ReadyToken};
 use crate::emulator::Numbering;
 use crate::emulator::line::{self, DelayLine};
 use jitlat_core::time::SteadyTime;
-use jitlat_impair::{Impairment, Tally};
+use jitlat_impair::{Impairment, PathTally};
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -13,21 +13,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Most client addresses at a time; the one that was silent longest is replaced.
-const MOST_FLOWS: usize = 256;
+const MAX_FLOWS: usize = 256;
 /// Datagrams read from one socket before deadlines are checked again.
-const BATCH: usize = 32;
+const MAX_DATAGRAMS_PER_READ: usize = 32;
 /// Buffer size requested for each socket, so that a burst is queued rather than dropped.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A port that clients send to.
-pub struct Port {
+pub struct RelayPort {
     socket: UdpSocket,
     to: SocketAddr,
 }
 
-impl Port {
-    pub fn new(forward: Forward) -> io::Result<Port> {
-        Ok(Port { socket: open(forward.listen)?, to: forward.to })
+impl RelayPort {
+    pub fn new(forward: Forward) -> io::Result<RelayPort> {
+        Ok(RelayPort { socket: open(forward.listen)?, to: forward.to })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -36,7 +36,7 @@ impl Port {
 }
 
 /// One client address on one port.
-struct Flow {
+struct RelayedFlow {
     id: u64,
     port: usize,
     client: SocketAddr,
@@ -45,7 +45,7 @@ struct Flow {
 }
 
 /// A datagram in transit.
-pub struct Datagram {
+pub struct RelayedDatagram {
     flow: u64,
     towards: Towards,
     traffic_class: u8,
@@ -58,32 +58,32 @@ enum Towards {
     Client = 1,
 }
 
-pub struct Flows {
-    ports: Vec<Port>,
-    flows: Vec<Flow>,
+pub struct RelayedFlows {
+    ports: Vec<RelayPort>,
+    flows: Vec<RelayedFlow>,
     next_id: u64,
     paths: [Impairment; 2],
     numbering: Numbering,
     buffer: Vec<u8>,
 }
 
-impl Flows {
-    pub fn new(ports: Vec<Port>, paths: [Impairment; 2], numbering: Numbering) -> Flows {
-        Flows { ports, flows: Vec::new(), next_id: 0, paths, numbering, buffer: vec![0; 65_536] }
+impl RelayedFlows {
+    pub fn new(ports: Vec<RelayPort>, paths: [Impairment; 2], numbering: Numbering) -> RelayedFlows {
+        RelayedFlows { ports, flows: Vec::new(), next_id: 0, paths, numbering, buffer: vec![0; 65_536] }
     }
 
     pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
         for (i, port) in self.ports.iter().enumerate() {
-            out.add(Token::Port(i), port.socket.as_fd(), PollFlags::POLLIN);
+            out.add(ReadyToken::Port(i), port.socket.as_fd(), PollFlags::POLLIN);
         }
         for flow in &self.flows {
-            out.add(Token::Flow(flow.id), flow.upstream.as_fd(), PollFlags::POLLIN);
+            out.add(ReadyToken::Flow(flow.id), flow.upstream.as_fd(), PollFlags::POLLIN);
         }
     }
 
     /// Reads what clients sent to a port and puts it on the path up.
-    pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<Datagram>) {
-        for _ in 0..BATCH {
+    pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<RelayedDatagram>) {
+        for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
             let Some(client) = got.from else { continue };
             // Without a socket for this client the datagram is lost.
@@ -96,8 +96,8 @@ impl Flows {
     }
 
     /// Reads what the server answered one client and puts it on the path down.
-    pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<Datagram>) {
-        for _ in 0..BATCH {
+    pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<RelayedDatagram>) {
+        for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Some(i) = self.index(id) else { return };
             match receive(&self.flows[i].upstream, &mut self.buffer) {
                 Ok(Some(got)) => {
@@ -111,20 +111,26 @@ impl Flows {
         }
     }
 
-    fn carry(&mut self, flow: u64, towards: Towards, got: &Received, line: &mut DelayLine<Datagram>) {
+    fn carry(
+        &mut self,
+        flow: u64,
+        towards: Towards,
+        got: &ReceivedDatagram,
+        line: &mut DelayLine<RelayedDatagram>,
+    ) {
         let payload = &self.buffer[..got.length];
         let headers = if got.ipv6 { 48 } else { 28 };
         let path = &mut self.paths[towards as usize];
         let deliveries = self.numbering.pass(path, line::now(), payload.len() + headers, payload);
         let traffic_class = path.config().traffic_class(got.traffic_class);
         for &at in deliveries.iter() {
-            let datagram = Datagram { flow, towards, traffic_class, payload: payload.to_vec() };
+            let datagram = RelayedDatagram { flow, towards, traffic_class, payload: payload.to_vec() };
             line.push(at, payload.len(), datagram);
         }
     }
 
     /// Sends a datagram that is due; `false` if the system did not accept it.
-    pub fn deliver(&mut self, d: &Datagram) -> bool {
+    pub fn deliver(&mut self, d: &RelayedDatagram) -> bool {
         let Some(i) = self.index(d.flow) else { return false };
         let flow = &self.flows[i];
         let sent = match d.towards {
@@ -138,7 +144,7 @@ impl Flows {
         matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
     }
 
-    pub(crate) fn tallies(self) -> [Tally; 2] {
+    pub(crate) fn tallies(self) -> [PathTally; 2] {
         self.paths.map(|p| p.tally().clone())
     }
 
@@ -159,13 +165,13 @@ impl Flows {
         };
         let upstream = open(any)?;
         upstream.connect(to)?;
-        if self.flows.len() >= MOST_FLOWS
+        if self.flows.len() >= MAX_FLOWS
             && let Some(oldest) = (0..self.flows.len()).min_by_key(|&i| self.flows[i].last_used)
         {
             self.flows.swap_remove(oldest);
         }
         self.next_id += 1;
-        self.flows.push(Flow { id: self.next_id, port, client, upstream, last_used: now });
+        self.flows.push(RelayedFlow { id: self.next_id, port, client, upstream, last_used: now });
         Ok(self.next_id)
     }
 }
@@ -186,7 +192,7 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-struct Received {
+struct ReceivedDatagram {
     length: usize,
     from: Option<SocketAddr>,
     ipv6: bool,
@@ -194,7 +200,7 @@ struct Received {
 }
 
 /// The next datagram, or `None` if there is none.
-fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<Received>> {
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<ReceivedDatagram>> {
     let mut control = nix::cmsg_space!(i32, i32);
     let mut parts = [IoSliceMut::new(buffer)];
     let message = match recvmsg::<SockaddrStorage>(
@@ -219,10 +225,10 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<Received
             _ => {}
         }
     }
-    Ok(Some(Received { length: message.bytes, from, ipv6, traffic_class }))
+    Ok(Some(ReceivedDatagram { length: message.bytes, from, ipv6, traffic_class }))
 }
 
-fn send(socket: &UdpSocket, to: Option<SocketAddr>, ipv6: bool, d: &Datagram) -> nix::Result<usize> {
+fn send(socket: &UdpSocket, to: Option<SocketAddr>, ipv6: bool, d: &RelayedDatagram) -> nix::Result<usize> {
     let parts = [IoSlice::new(&d.payload)];
     let to = to.map(SockaddrStorage::from);
     let (tos, tclass) = (d.traffic_class, i32::from(d.traffic_class));

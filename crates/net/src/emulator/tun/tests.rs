@@ -2,7 +2,7 @@ use super::*;
 use crate::emulator::Lab;
 use jitlat_core::Dscp;
 use jitlat_core::time::Span;
-use jitlat_impair::{Choice, Config};
+use jitlat_impair::{Choice, PathModel};
 use std::io::stderr;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ fn lab(test: &str) -> Option<Lab> {
 
 const DELAY: Duration = Duration::from_millis(5);
 
-fn path() -> Config {
-    Config { delay: Span(DELAY.as_nanos() as i64), ..Config::default() }
+fn path() -> PathModel {
+    PathModel { delay: Span(DELAY.as_nanos() as i64), ..PathModel::default() }
 }
 
-fn scenario(up: Config, down: Config) -> Scenario {
+fn scenario(up: PathModel, down: PathModel) -> Scenario {
     Scenario { up, down, ..Scenario::default() }
 }
 
@@ -53,8 +53,8 @@ fn receive_all(socket: &UdpSocket) -> Vec<i32> {
 #[test]
 fn packets_of_both_versions_cross_with_known_losses() {
     let Some(lab) = lab("packets_of_both_versions_cross_with_known_losses") else { return };
-    let up = Config { loss: Choice::ranges([2..=2, 5..=8]), ..path() };
-    let down = Config { loss: Choice::indices([0]), remark: Dscp::new(10), ..path() };
+    let up = PathModel { loss: Choice::ranges([2..=2, 5..=8]), ..path() };
+    let down = PathModel { loss: Choice::indices([0]), remark: Dscp::new(10), ..path() };
     let tun = lab.tun(scenario(up, down), Numbering::Sequence).unwrap();
     let [client, server] = [&lab.client, &lab.server];
     for (c, s) in [(client.v4, server.v4), (client.v6, server.v6)] {
@@ -79,7 +79,7 @@ fn packets_of_both_versions_cross_with_known_losses() {
 #[test]
 fn tcp_survives_a_path_that_loses_its_packets() {
     let Some(lab) = lab("tcp_survives_a_path_that_loses_its_packets") else { return };
-    let bad = Config { loss: Choice::indices([20, 40, 41, 90]), ..path() };
+    let bad = PathModel { loss: Choice::indices([20, 40, 41, 90]), ..path() };
     let tun = lab.tun(scenario(bad, path()), Numbering::Arrival).unwrap();
     let address = SocketAddr::from((lab.server.v4, 9));
     let listener = lab.server.within(|| TcpListener::bind(address).unwrap()).unwrap();

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::client::{ClientError, Measured, TestRequest};
-use crate::owamp::{OwampRequest, run};
+use crate::owamp::{OwampError, OwampRequest, run};
 use crate::reflect::Reflectors;
-use jitlat_core::observer::{Event as Seen, Unobserved};
+use jitlat_core::observer::{Event, Unobserved};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
-use jitlat_core::{PacketRecord, Schedule, Source, Span, TestSpec, Transport};
-use jitlat_proto::amp::{Failure, Mode, Step};
+use jitlat_core::{PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
+use jitlat_proto::amp::{AmpFailure, AmpStep, SecurityMode};
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
@@ -35,21 +35,21 @@ fn spec(direction: Direction, packets: u64, schedule: Schedule) -> TestSpec {
     spec
 }
 
-fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
+fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampRequest {
     OwampRequest {
         settings: TestRequest { control_port: at.port(), ..TestRequest::new(at.ip().to_string(), specs) },
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec())),
         timeout: Some(Span::millis(300)),
-        patience: Span::seconds(20),
+        step_timeout: Span::seconds(20),
     }
 }
 
 /// Runs a test; its records by stream.
-fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
-    let mut records = vec![Vec::new(); request.settings.specs.len()];
-    let mut observer = |event: &Seen<'_>| {
-        if let Seen::Records { stream, records: chunk, .. } = event {
+fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), OwampError> {
+    let mut records = vec![Vec::new(); request.settings.terms.specs.len()];
+    let mut observer = |event: &Event<'_>| {
+        if let Event::Records { stream, records: chunk, .. } = event {
             records[*stream].extend_from_slice(chunk);
         }
     };
@@ -60,10 +60,10 @@ fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>),
 #[test]
 fn both_directions_in_every_mode_schedule_and_family() {
     for (ip, mode, schedule) in [
-        ("127.0.0.1", Mode::Open, Schedule::Periodic),
-        ("127.0.0.1", Mode::Authenticated, Schedule::Poisson { seed: 0 }),
-        ("::1", Mode::Encrypted, Schedule::Periodic),
-        ("127.0.0.1", Mode::Open, Schedule::Burst { size: 4 }),
+        ("127.0.0.1", SecurityMode::Open, Schedule::Periodic),
+        ("127.0.0.1", SecurityMode::Authenticated, Schedule::Poisson { seed: 0 }),
+        ("::1", SecurityMode::Encrypted, Schedule::Periodic),
+        ("127.0.0.1", SecurityMode::Open, Schedule::Burst { size: 4 }),
     ] {
         if TcpListener::bind((ip, 0)).is_err() {
             eprintln!("skipped: this host has no {ip}");
@@ -83,7 +83,7 @@ fn both_directions_in_every_mode_schedule_and_family() {
                 assert!(record.sent().unwrap() <= record.arrived().unwrap(), "one clock at both ends");
                 assert_eq!(record.ttl(), Some(255));
             }
-            let whole = |moment| records.iter().filter(|r| r.source(moment) == Source::Kernel).count();
+            let whole = |moment| records.iter().filter(|r| r.source(moment) == StampSource::Kernel).count();
             match direction {
                 Direction::Up => assert!(whole(Moment::Sent) + 5 > records.len(), "stamps of the kernel"),
                 Direction::Down => {
@@ -101,18 +101,18 @@ fn both_directions_in_every_mode_schedule_and_family() {
 fn refusals_reach_the_user() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", tester());
     let refusal = |request: OwampRequest| match measure(&request) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
     let asked = |mode| request(at, mode, vec![spec(Direction::Up, 5, Schedule::Periodic)]);
-    assert!(matches!(refusal(asked(Mode::Open)), Failure::NoCommonMode { .. }));
+    assert!(matches!(refusal(asked(SecurityMode::Open)), AmpFailure::NoCommonMode { .. }));
     let wrong = Some(("tester".to_owned(), b"wrong".to_vec()));
-    let denied = Failure::Refused { step: Step::SetUp, accept: Accept::Failure };
-    assert_eq!(refusal(OwampRequest { user: wrong, ..asked(Mode::Encrypted) }), denied);
+    let denied = AmpFailure::Refused { step: AmpStep::SetUp, accept: AcceptCode::Failure };
+    assert_eq!(refusal(OwampRequest { user: wrong, ..asked(SecurityMode::Encrypted) }), denied);
     let fast =
         TestSpec::new(Direction::Down, Transport::Udp, 1000, 60, Span(100), Schedule::Periodic).unwrap();
-    let too_fast = Failure::Refused { step: Step::Request, accept: Accept::Permanent };
-    assert_eq!(refusal(request(at, Mode::Encrypted, vec![fast])), too_fast);
+    let too_fast = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Permanent };
+    assert_eq!(refusal(request(at, SecurityMode::Encrypted, vec![fast])), too_fast);
 }
 
 #[test]
@@ -123,18 +123,18 @@ fn sessions_and_memory_are_bounded_and_come_back() {
     policy.service(policy::OWAMP).total.memory = Some(8 << 20);
     let (reflectors, at) = serve(policy, "127.0.0.1", Users::default());
     let short = || spec(Direction::Up, 20, Schedule::Periodic);
-    let refused = |specs| match measure(&request(at, Mode::Open, specs)) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+    let refused = |specs| match measure(&request(at, SecurityMode::Open, specs)) {
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
-    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
     assert_eq!(refused(vec![short(), short()]), full);
     assert_eq!(refused(vec![spec(Direction::Up, 100_000, Schedule::Periodic)]), full);
     let gate = reflectors.shared.gate.clone();
     let nothing_held = || gate.held(policy::OWAMP) == Ask::default();
     jitlat_waiting::until("what was refused to be given back", LIMIT, nothing_held);
     for _ in 0..3 {
-        let (measured, _) = measure(&request(at, Mode::Open, vec![short()])).unwrap();
+        let (measured, _) = measure(&request(at, SecurityMode::Open, vec![short()])).unwrap();
         assert_eq!(measured.ending, Ending::Complete);
     }
     // What is kept counts, but no more than it has.
@@ -152,8 +152,8 @@ fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
     let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 100_000, Schedule::Periodic));
     let (stop, mut said) = (AtomicBool::new(false), false);
-    let mut observer = |event: &Seen<'_>| {
-        if let Seen::Progress(progress) = event
+    let mut observer = |event: &Event<'_>| {
+        if let Event::Progress(progress) = event
             && !said
             && progress.iter().all(|p| p.sent.max(p.received) > 200)
         {
@@ -161,7 +161,7 @@ fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    let (measured, _) = run(&request(at, Mode::Open, specs.into()), &stop, &mut observer).unwrap();
+    let (measured, _) = run(&request(at, SecurityMode::Open, specs.into()), &stop, &mut observer).unwrap();
     assert_eq!(measured.ending, Ending::Interrupted);
     for session in &measured.sessions {
         // What was sent within the timeout before the end is not judged.
@@ -183,6 +183,6 @@ fn a_server_that_stops_ends_its_connections() {
     }
     let stop = AtomicBool::new(false);
     let one = vec![spec(Direction::Up, 1, Schedule::Periodic)];
-    let gone = run(&request(at, Mode::Open, one), &stop, &mut Unobserved);
-    assert!(matches!(gone, Err(ClientError::Connect { .. })), "{gone:?}");
+    let gone = run(&request(at, SecurityMode::Open, one), &stop, &mut Unobserved);
+    assert!(matches!(gone, Err(OwampError::Client(ClientError::Connect { .. }))), "{gone:?}");
 }

@@ -4,17 +4,17 @@ use super::*;
 use crate::pace::Pacing;
 use crate::reflect::Reflectors;
 use crate::reflect::tests::await_answers;
-use crate::stamp::Stamps;
-use crate::twoway::client::{Link, prepare, run_on};
+use crate::stamp::StampMode;
+use crate::twoway::client::{TwoWayLink, prepare, run_on};
 use crate::twoway::socket::{Carrier, Marking};
 use crate::twoway::twamp::{SessionRequest, TwampControl, TwampError};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec};
 use jitlat_proto::policy::{self, Policy};
-use jitlat_proto::twamp::client::{Failure, Step};
-use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::twamp::client::{AmpFailure, AmpStep};
+use jitlat_proto::twamp::{SecurityMode, TwampSender, TwampSessionSpec, sender};
+use jitlat_proto::twoway::PingPlan;
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -33,13 +33,20 @@ fn serve_with(policy: Policy, ip: &str, change: impl FnOnce(&mut TwampServer)) -
     (reflectors, at)
 }
 
-fn link(to: SocketAddr) -> Link {
+fn link(to: SocketAddr) -> TwoWayLink {
     let marking = Marking { ttl: Some(255), ..Marking::default() };
-    Link { to, carrier: Carrier::Udp, marking, stamps: Stamps::Kernel, pacing: Pacing::default(), live: None }
+    TwoWayLink {
+        to,
+        carrier: Carrier::Udp,
+        marking,
+        stamps: StampMode::Kernel,
+        pacing: Pacing::default(),
+        live: None,
+    }
 }
 
-fn wish(mode: Mode, sender_port: u16, ip: IpAddr) -> Wish {
-    Wish {
+fn wish(mode: SecurityMode, sender_port: u16, ip: IpAddr) -> TwampSessionSpec {
+    TwampSessionSpec {
         sender_port,
         receiver_port: sender_port,
         addresses: (ip, ip),
@@ -49,9 +56,16 @@ fn wish(mode: Mode, sender_port: u16, ip: IpAddr) -> Wish {
     }
 }
 
-fn asking(to: SocketAddr, mode: Mode, sessions: Vec<Wish>) -> SessionRequest {
+fn asking(to: SocketAddr, mode: SecurityMode, sessions: Vec<TwampSessionSpec>) -> SessionRequest {
     let user = mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec()));
-    SessionRequest { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
+    SessionRequest {
+        to,
+        bind: Some(to.ip()),
+        mode: Some(mode),
+        user,
+        sessions,
+        step_timeout: Span::seconds(10),
+    }
 }
 
 fn users(settings: &mut TwampServer) {
@@ -64,10 +78,10 @@ static GO: AtomicBool = AtomicBool::new(false);
 #[test]
 fn two_sessions_at_once_in_every_mode_over_both_families() {
     for (ip, mode) in [
-        ("127.0.0.1", Mode::Open),
-        ("127.0.0.1", Mode::Authenticated),
-        ("::1", Mode::Encrypted),
-        ("127.0.0.1", Mode::Mixed),
+        ("127.0.0.1", SecurityMode::Open),
+        ("127.0.0.1", SecurityMode::Authenticated),
+        ("::1", SecurityMode::Encrypted),
+        ("127.0.0.1", SecurityMode::Mixed),
     ] {
         if TcpListener::bind((ip, 0)).is_err() {
             eprintln!("skipped: this host has no {ip}");
@@ -92,7 +106,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                     prepared.socket.connect(&link.to.into()).unwrap();
                     let size = sender::least_size(mode);
                     let error = ErrorEstimate::UNKNOWN;
-                    let sender = Sender::new(mode, granted.keys.clone(), size, error);
+                    let sender = TwampSender::new(mode, granted.keys.clone(), size, error);
                     let spec = TestSpec::new(
                         Direction::Up,
                         Transport::Udp,
@@ -101,7 +115,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Span::millis(2),
                         Schedule::Periodic,
                     );
-                    let plan = Plan { spec: spec.unwrap(), wait: None, patience: Span::seconds(5) };
+                    let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(5) };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.requests.answered(), 20, "{mode}");
@@ -122,7 +136,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
     }
 }
 
-fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut SessionRequest)) -> Failure {
+fn refusal(to: SocketAddr, mode: SecurityMode, change: impl FnOnce(&mut SessionRequest)) -> AmpFailure {
     let mut asking = asking(to, mode, vec![wish(mode, 40_000, to.ip())]);
     change(&mut asking);
     match TwampControl::open(asking, &GO) {
@@ -134,13 +148,13 @@ fn refusal(to: SocketAddr, mode: Mode, change: impl FnOnce(&mut SessionRequest))
 #[test]
 fn refusals_reach_the_user() {
     let (_reflectors, to) = serve("127.0.0.1", users);
-    let denied = Failure::Refused { step: Step::SetUp, accept: Accept::Failure };
+    let denied = AmpFailure::Refused { step: AmpStep::SetUp, accept: AcceptCode::Failure };
     let wrong = |a: &mut SessionRequest| a.user = Some(("tester".to_owned(), b"wrong".to_vec()));
-    assert_eq!(refusal(to, Mode::Mixed, wrong), denied);
-    assert!(matches!(refusal(to, Mode::Open, |_| ()), Failure::NoCommonMode { .. }));
+    assert_eq!(refusal(to, SecurityMode::Mixed, wrong), denied);
+    assert!(matches!(refusal(to, SecurityMode::Open, |_| ()), AmpFailure::NoCommonMode { .. }));
     let elsewhere = |a: &mut SessionRequest| a.sessions[0].addresses.0 = "192.0.2.1".parse().unwrap();
-    let unsupported = Failure::Refused { step: Step::Request, accept: Accept::Unsupported };
-    assert_eq!(refusal(to, Mode::Mixed, elsewhere), unsupported);
+    let unsupported = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Unsupported };
+    assert_eq!(refusal(to, SecurityMode::Mixed, elsewhere), unsupported);
 }
 
 #[test]
@@ -149,14 +163,14 @@ fn connections_and_sessions_are_bounded() {
     policy.service(policy::TWAMP).client.connections = Some(1);
     policy.service(policy::TWAMP).total.sessions = Some(2);
     let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
-    let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
-    let first = TwampControl::open(asking(to, Mode::Open, wishes(2)), &GO).unwrap();
-    assert_eq!(refusal(to, Mode::Open, |_| ()), Failure::Unwelcome);
+    let wishes = |n| vec![wish(SecurityMode::Open, 40_000, to.ip()); n];
+    let first = TwampControl::open(asking(to, SecurityMode::Open, wishes(2)), &GO).unwrap();
+    assert_eq!(refusal(to, SecurityMode::Open, |_| ()), AmpFailure::Unwelcome);
     drop(first);
     // The slot is free as soon as the server has noticed the end.
-    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
     jitlat_waiting::until("three sessions to be one too many", Duration::from_secs(20), || {
-        refusal(to, Mode::Open, |a| a.sessions = wishes(3)) == full
+        refusal(to, SecurityMode::Open, |a| a.sessions = wishes(3)) == full
     });
 }
 
@@ -165,10 +179,10 @@ fn sessions_need_memory_of_the_common_budget() {
     let mut policy = Policy::default();
     policy.client.memory = Some(5 << 20);
     let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
-    let wishes = |n| vec![wish(Mode::Open, 40_000, to.ip()); n];
-    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    let wishes = |n| vec![wish(SecurityMode::Open, 40_000, to.ip()); n];
+    let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
     // Twice a megabyte each.
-    assert_eq!(refusal(to, Mode::Open, |a| a.sessions = wishes(3)), full);
+    assert_eq!(refusal(to, SecurityMode::Open, |a| a.sessions = wishes(3)), full);
 }
 
 #[test]
@@ -176,24 +190,27 @@ fn sessions_keep_to_the_ports_allowed() {
     // An address that no other test uses, and one port of it.
     let port = std::net::UdpSocket::bind("127.97.31.7:0").unwrap().local_addr().unwrap().port();
     let (_reflectors, to) = serve("127.97.31.7", |s| s.test_ports = Some(port..=port));
-    let control =
-        TwampControl::open(asking(to, Mode::Open, vec![wish(Mode::Open, 40_000, to.ip())]), &GO).unwrap();
+    let control = TwampControl::open(
+        asking(to, SecurityMode::Open, vec![wish(SecurityMode::Open, 40_000, to.ip())]),
+        &GO,
+    )
+    .unwrap();
     assert_eq!(control.granted()[0].port, port);
-    let busy = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
-    assert_eq!(refusal(to, Mode::Open, |_| ()), busy);
+    let busy = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
+    assert_eq!(refusal(to, SecurityMode::Open, |_| ()), busy);
 }
 
 #[test]
 fn nobody_there_is_said() {
     let to = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let result = TwampControl::open(asking(to, Mode::Open, vec![]), &GO);
+    let result = TwampControl::open(asking(to, SecurityMode::Open, vec![]), &GO);
     assert!(
         matches!(&result, Err(TwampError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
     );
     // A client that sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut silent = asking(listener.local_addr().unwrap(), Mode::Open, vec![]);
-    silent.patience = Span::millis(200);
+    let mut silent = asking(listener.local_addr().unwrap(), SecurityMode::Open, vec![]);
+    silent.step_timeout = Span::millis(200);
     let result = TwampControl::open(silent, &GO);
-    assert!(matches!(result, Err(TwampError::Failed { failure: Failure::Silent(Step::Greeting), .. })));
+    assert!(matches!(result, Err(TwampError::Failed { failure: AmpFailure::Silent(AmpStep::Greeting), .. })));
 }

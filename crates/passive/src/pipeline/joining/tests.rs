@@ -1,5 +1,5 @@
 use super::*;
-use crate::Estimator;
+use crate::PairEstimator;
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ impl SightingSource for Read {
 
 /// 3000 packets that go out, one a second, all but five arriving 10 ms later on a clock that is `offset` ahead.
 fn captures(offset: Span) -> [Read; 2] {
-    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, way: Way::Out, flow: 0 };
+    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, direction: Direction::Up, flow: 0 };
     let sent = |n: u64| WallTime(n as i64 * SECOND);
     [
         Read((0..3000).map(|n| sighting(n, sent(n))).collect()),
@@ -33,7 +33,7 @@ fn captures(offset: Span) -> [Read; 2] {
 #[test]
 fn sightings_are_joined_in_the_order_of_common_time() {
     for offset in [Span::ZERO, Span::seconds(1800), Span::seconds(-1800)] {
-        let mut estimator = Estimator::new(Span::seconds(1), None);
+        let mut estimator = PairEstimator::new(Span::seconds(1), None);
         let mut rounds = 0;
         let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
         let [out, back] = join(matcher, &mut captures(offset), &mut estimator, |_| {
@@ -50,9 +50,9 @@ fn sightings_are_joined_in_the_order_of_common_time() {
 
 #[test]
 fn a_join_can_be_stopped() {
-    let mut estimator = Estimator::new(Span::seconds(1), None);
+    let mut estimator = PairEstimator::new(Span::seconds(1), None);
     let mut read = captures(Span::ZERO);
-    let stop = |_: &mut Estimator| ControlFlow::Break(());
+    let stop = |_: &mut PairEstimator| ControlFlow::Break(());
     let [out, _] = join(Matcher::new(Span::ZERO, Span::seconds(2)), &mut read, &mut estimator, stop);
     assert_eq!((out.matched, read[0].0.len()), (512, 3000 - 512));
 }
@@ -61,25 +61,26 @@ fn a_join_can_be_stopped() {
 fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
     struct Nobody;
     impl StreamSink for Nobody {
-        fn record(&mut self, _: Way, _: &jitlat_core::record::PacketRecord) {}
+        fn record(&mut self, _: Direction, _: &jitlat_core::record::PacketRecord) {}
     }
     // A packet out each second, 10 ms under way, and its answer 20 ms later; every hundredth answer is lost.
     let captures = |n: u64| {
-        let one = |id: u64, at: i64, way| Sighting { at: WallTime(at), id, length: 100, way, flow: 0 };
+        let one =
+            |id: u64, at: i64, direction| Sighting { at: WallTime(at), id, length: 100, direction, flow: 0 };
         let (mut reference, mut monitor) = (VecDeque::new(), VecDeque::new());
         for k in 0..n {
             let sent = k as i64 * SECOND;
-            reference.push_back(one(2 * k, sent, Way::Out));
-            monitor.push_back(one(2 * k, sent + 10_000_000, Way::Out));
-            monitor.push_back(one(2 * k + 1, sent + 30_000_000, Way::In));
+            reference.push_back(one(2 * k, sent, Direction::Up));
+            monitor.push_back(one(2 * k, sent + 10_000_000, Direction::Up));
+            monitor.push_back(one(2 * k + 1, sent + 30_000_000, Direction::Down));
             if k % 100 != 50 {
-                reference.push_back(one(2 * k + 1, sent + 45_000_000, Way::In));
+                reference.push_back(one(2 * k + 1, sent + 45_000_000, Direction::Down));
             }
         }
         [Read(reference), Read(monitor)]
     };
     let join = |n, stop| {
-        let mut observers = MatchObservers::<Nobody>::new(Estimator::new(Span::seconds(1), None));
+        let mut observers = MatchObservers::<Nobody>::new(PairEstimator::new(Span::seconds(1), None));
         let mut read = captures(n);
         let (mut rounds, mut rtts) = (0, Vec::new());
         let matcher = CaiaMatcher::new(60, Span::seconds(60), Span::ZERO, false);

@@ -1,10 +1,11 @@
 use super::super::testing::{echo, frame, packet, sides, udp};
 use super::*;
-use crate::{Fields, LinkType, Way};
+use crate::{IdentityFields, LinkType};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span, WallTime};
 
 fn rule() -> NamingRule {
-    let fields = Fields::Full { addresses: true, ports: true, ident: true };
+    let fields = IdentityFields::Full { addresses: true, ports: true, ident: true };
     NamingRule {
         sides: sides(),
         identity: IdentityRule { fields, available: 64 },
@@ -46,8 +47,8 @@ fn every_frame_is_counted_for_what_it_is() {
     assert_eq!((f.too_short, f.unidentified, f.long), (0, 0, 0));
     assert_eq!(f.span, Some((WallTime(10), WallTime(42))));
     assert_eq!(f.lengths.cumulative(), [(34, 0.5), (35, 1.0)]);
-    let seen: Vec<_> = sightings.iter().map(|s| (s.at.0, s.way, s.length, s.flow)).collect();
-    assert_eq!(seen, [(20, Way::Out, 35, 0), (30, Way::In, 34, 0)]);
+    let seen: Vec<_> = sightings.iter().map(|s| (s.at.0, s.direction, s.length, s.flow)).collect();
+    assert_eq!(seen, [(20, Direction::Up, 35, 0), (30, Direction::Down, 34, 0)]);
     assert_ne!(sightings[0].id, sightings[1].id);
 }
 

@@ -8,8 +8,11 @@ fn the_beginning_of_a_capture_is_kept() {
     head.push(&frame(10, &short));
     head.push(&Frame { wire_length: 999, ..frame(20, &long) });
     let frames: Vec<_> = head.frames().map(|f| (f.at.0, f.link, f.wire_length, f.data.to_vec())).collect();
-    assert_eq!(frames, [(10, LinkType::RAW, 33, short), (20, LinkType::RAW, 999, long[..BYTES].to_vec())]);
-    assert_eq!(head.available(), BYTES);
+    assert_eq!(
+        frames,
+        [(10, LinkType::RAW, 33, short), (20, LinkType::RAW, 999, long[..BYTES_PER_FRAME].to_vec())]
+    );
+    assert_eq!(head.available(), BYTES_PER_FRAME);
     let previews = head.previews(40);
     assert_eq!(previews.iter().map(|p| (p.at.0, p.src)).collect::<Vec<_>>(), [(10, host(1)), (20, host(2))]);
     assert_eq!(previews[0].ports, Some((5000, 5000)));
@@ -26,13 +29,13 @@ fn what_is_available_is_what_the_shortest_cut_leaves() {
     assert_eq!(head.available(), 60);
     let mut whole = CaptureHead::default();
     whole.push(&frame(10, &packet));
-    assert_eq!(whole.available(), BYTES);
+    assert_eq!(whole.available(), BYTES_PER_FRAME);
 }
 
 #[test]
 fn a_head_is_full_after_so_many_frames() {
     let mut head = CaptureHead::default();
-    for n in 0..FRAMES {
+    for n in 0..MAX_FRAMES {
         assert!(!head.is_full(), "{n}");
         head.push(&frame(0, &[]));
     }
@@ -62,11 +65,11 @@ fn sample(numbers: core::ops::Range<u32>) -> Vec<PacketPreview> {
 
 #[test]
 fn a_sample_is_chosen_by_content() {
-    let all = SAMPLE as u32;
+    let all = MAX_SAMPLE as u32;
     let whole = sample(0..all);
-    assert_eq!((whole.len(), whole[5].at), (SAMPLE, WallTime(5)));
+    assert_eq!((whole.len(), whole[5].at), (MAX_SAMPLE, WallTime(5)));
     let half = sample(0..all + 1);
-    assert!((SAMPLE * 2 / 5..SAMPLE * 3 / 5).contains(&half.len()), "{}", half.len());
+    assert!((MAX_SAMPLE * 2 / 5..MAX_SAMPLE * 3 / 5).contains(&half.len()), "{}", half.len());
     assert!(half.is_sorted_by_key(|p| p.at));
     // A capture that begins later selects the same packets of those that both have.
     let later = sample(1000..all + 1001);
@@ -81,7 +84,7 @@ fn one_packet_over_and_over_does_not_fill_the_memory() {
     for payload in [b"a", b"b", b"c", b"d"] {
         let packet = udp((1, 2), 1, payload);
         let mut sample = PreviewSample::new(64);
-        (0..2 * SAMPLE as i64 + 10).for_each(|n| sample.push(&frame(n, &packet)));
-        assert!(sample.into_previews().len() <= 2 * SAMPLE);
+        (0..2 * MAX_SAMPLE as i64 + 10).for_each(|n| sample.push(&frame(n, &packet)));
+        assert!(sample.into_previews().len() <= 2 * MAX_SAMPLE);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn stretch(start: u64, end: u64) -> InFlight {
-    let s = Segment { ident: start as u32 + 1, ..Segment::default() };
+    let s = TcpSegment { ident: start as u32 + 1, ..TcpSegment::default() };
     InFlight::new(WallTime(start as i64), &s, (start, end))
 }
 
@@ -31,11 +31,11 @@ fn only_what_has_bytes_in_a_range_was_sent_again() {
 fn a_packet_seen_twice_has_its_beginning_and_identification_within_moments() {
     let f = flight(&[(0, 100), (100, 200)]);
     let holds = |at, ident, start| {
-        let s = Segment { ident, ..Segment::default() };
+        let s = TcpSegment { ident, ..TcpSegment::default() };
         f.holds_packet(WallTime(at), &s, start, Span(50))
     };
     assert!(holds(149, 101, 100) && !holds(150, 101, 100));
     assert!(!holds(110, 102, 100) && !holds(110, 101, 0) && !holds(110, 101, 150));
-    let s = Segment { ident: 101, timestamps: Some((1, 2)), ..Segment::default() };
+    let s = TcpSegment { ident: 101, timestamps: Some((1, 2)), ..TcpSegment::default() };
     assert!(!f.holds_packet(WallTime(110), &s, 100, Span(50)), "another time stamp");
 }

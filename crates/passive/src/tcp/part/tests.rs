@@ -8,9 +8,9 @@ fn share(text: &str) -> ConnectionShare {
     text.parse().unwrap()
 }
 
-fn connection(port: u16, bytes: u64) -> Connection {
+fn connection(port: u16, bytes: u64) -> ObservedConnection {
     let of = |bytes| DirectionFigures { segments: 3, bytes, ..DirectionFigures::default() };
-    Connection {
+    ObservedConnection {
         client: SocketAddr::new([10, 0, 0, 1].into(), port),
         server: SocketAddr::new([10, 0, 0, 2].into(), 80),
         first: WallTime(1_700_000_000_000_000_000),

@@ -39,7 +39,7 @@ fn timestamps_that_wait_for_their_echo_are_bounded() {
         r.note_echo(at(9), 0);
         r.learnt_at(at(9))[1].is_some()
     };
-    assert!(echoed(ECHOES) && !echoed(ECHOES + 1));
+    assert!(echoed(MAX_PENDING_ECHOES) && !echoed(MAX_PENDING_ECHOES + 1));
 }
 
 #[test]

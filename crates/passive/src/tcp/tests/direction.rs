@@ -3,9 +3,9 @@
 use super::*;
 
 /// An acknowledgement by the server of everything before `offset`, changed.
-fn answer(t: &mut Talk, ms: i64, offset: u32, change: impl Fn(&mut Segment)) {
+fn answer(t: &mut Talk, ms: i64, offset: u32, change: impl Fn(&mut TcpSegment)) {
     let mut s =
-        Segment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window: 1000, ..Segment::default() };
+        TcpSegment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window: 1000, ..TcpSegment::default() };
     change(&mut s);
     t.raw(ms, false, s);
 }
@@ -14,7 +14,7 @@ fn answer(t: &mut Talk, ms: i64, offset: u32, change: impl Fn(&mut Segment)) {
 fn stamped(t: &mut Talk, ms: i64, offset: u32, value: u32) {
     t.ident += 1;
     let s = t.segment(offset, t.ident);
-    t.raw(ms, true, Segment { timestamps: Some((value, 7)), ..s });
+    t.raw(ms, true, TcpSegment { timestamps: Some((value, 7)), ..s });
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_probe_of_an_idle_connection_is_its_last_byte_and_nothing_else() {
     let fin = |t: &mut Talk, ms, offset| {
         t.ident += 1;
         let s = t.segment(offset, t.ident);
-        t.raw(ms, true, Segment { payload: 1, flags: ACK | FIN, ..s });
+        t.raw(ms, true, TcpSegment { payload: 1, flags: ACK | FIN, ..s });
     };
     let mut t = idle();
     fin(&mut t, 5000, 99);
@@ -77,9 +77,9 @@ fn a_probe_of_an_idle_connection_is_its_last_byte_and_nothing_else() {
 fn the_number_of_a_syn_is_no_byte() {
     // A SYN, and the same again with data (RFC 7413).
     let mut t = Talk { analyzer: TcpAnalyzer::default(), events: vec![], ident: 0 };
-    let syn = Segment { seq: 999, flags: SYN, window: 1000, ..Segment::default() };
+    let syn = TcpSegment { seq: 999, flags: SYN, window: 1000, ..TcpSegment::default() };
     t.raw(0, true, syn);
-    t.raw(500, true, Segment { payload: 10, ..syn });
+    t.raw(500, true, TcpSegment { payload: 10, ..syn });
     assert_eq!(t.up().unique_bytes, 10);
 }
 
@@ -168,14 +168,19 @@ fn each_report_of_a_duplicate_is_about_one_retransmission() {
 fn only_data_fill_a_window_that_is_open() {
     let mut t = Talk::new();
     cut(&mut t, 100, 0, 1000);
-    t.raw(101, true, Segment { seq: 2000, ack: Some(5000), flags: ACK, window: 1000, ..Segment::default() });
+    t.raw(
+        101,
+        true,
+        TcpSegment { seq: 2000, ack: Some(5000), flags: ACK, window: 1000, ..TcpSegment::default() },
+    );
     assert_eq!(t.up().window_full, 1);
     // It waits until there is room, twice; the end of the stream needs none.
     t.ack(150, 1000);
     cut(&mut t, 200, 1000, 1000);
     t.ack(230, 2000);
     cut(&mut t, 300, 2000, 1000);
-    let fin = Segment { seq: 4000, ack: Some(5000), flags: ACK | FIN, window: 1000, ..Segment::default() };
+    let fin =
+        TcpSegment { seq: 4000, ack: Some(5000), flags: ACK | FIN, window: 1000, ..TcpSegment::default() };
     t.raw(301, true, fin);
     assert_eq!((t.up().window_full, t.up().window_full_ns), (3, Span(80 * MS)));
     // A byte into a closed window asks whether it is still closed.
@@ -222,7 +227,7 @@ fn nothing_is_a_duplicate_once_the_connection_was_reset() {
     let mut t = Talk::new();
     (0..2).for_each(|i| t.data(100 + i, i as u32 * 100));
     t.ack(150, 100);
-    t.raw(160, false, Segment { seq: 5000, flags: RST, ..Segment::default() });
+    t.raw(160, false, TcpSegment { seq: 5000, flags: RST, ..TcpSegment::default() });
     t.ack(170, 100);
     assert_eq!(t.analyzer.finish()[0].down.duplicate_acks, 0);
 }
@@ -231,14 +236,19 @@ fn nothing_is_a_duplicate_once_the_connection_was_reset() {
 fn ports_may_be_used_again_as_soon_as_both_ends_are_acknowledged() {
     let connections = |last: bool| {
         let mut t = Talk::new();
-        let close =
-            |seq, ack, flags| Segment { seq, ack: Some(ack), flags, window: 1000, ..Segment::default() };
+        let close = |seq, ack, flags| TcpSegment {
+            seq,
+            ack: Some(ack),
+            flags,
+            window: 1000,
+            ..TcpSegment::default()
+        };
         t.raw(160, true, close(1000, 5000, FIN | ACK));
         t.raw(170, false, close(5000, 1001, FIN | ACK));
         if last {
             t.raw(180, true, close(1001, 5001, ACK));
         }
-        t.raw(300, true, Segment { seq: 77, flags: SYN, window: 1000, ..Segment::default() });
+        t.raw(300, true, TcpSegment { seq: 77, flags: SYN, window: 1000, ..TcpSegment::default() });
         t.analyzer.finish().len()
     };
     assert_eq!((connections(false), connections(true)), (1, 2));
@@ -249,7 +259,7 @@ fn a_reset_counts_if_its_number_fits_and_frees_what_is_held() {
     let held = |seq| {
         let mut t = Talk::new();
         t.data(100, 0);
-        t.raw(110, false, Segment { seq, flags: RST, ..Segment::default() });
+        t.raw(110, false, TcpSegment { seq, flags: RST, ..TcpSegment::default() });
         t.analyzer.connections[0].remembered()[0]
     };
     assert_eq!((held(5000), held(5001), held(9_000_000)), ((0, 0), (1, 0), (1, 0)));
@@ -258,14 +268,14 @@ fn a_reset_counts_if_its_number_fits_and_frees_what_is_held() {
 #[test]
 fn connections_beyond_the_limit_are_counted_and_the_others_followed() {
     let mut analyzer = TcpAnalyzer::default();
-    let syn = Segment { seq: 1, flags: SYN, window: 1000, ..Segment::default() };
+    let syn = TcpSegment { seq: 1, flags: SYN, window: 1000, ..TcpSegment::default() };
     let mut send = |client: usize, s| {
         analyzer.segment(WallTime(0), (client as u128, 40_000), (u128::MAX, 80), &s);
         (analyzer.connections.len(), analyzer.not_followed())
     };
-    let last = (0..CONNECTIONS + 3).map(|k| send(k, syn)).last().unwrap();
-    assert_eq!(last, (CONNECTIONS, 3));
-    assert_eq!(send(7, Segment { seq: 2, payload: 100, flags: ACK, ..syn }), (CONNECTIONS, 3));
+    let last = (0..MAX_CONNECTIONS + 3).map(|k| send(k, syn)).last().unwrap();
+    assert_eq!(last, (MAX_CONNECTIONS, 3));
+    assert_eq!(send(7, TcpSegment { seq: 2, payload: 100, flags: ACK, ..syn }), (MAX_CONNECTIONS, 3));
     assert_eq!(analyzer.finish()[7].up.unique_bytes, 100);
-    assert_eq!(analyzer.segments(), CONNECTIONS as u64 + 4);
+    assert_eq!(analyzer.segments(), MAX_CONNECTIONS as u64 + 4);
 }

@@ -18,8 +18,8 @@ fn spread(count: u64, min: i64, median: i64) -> Option<SpreadFigures> {
 }
 
 /// A connection of 10 s.
-fn connection(up: DirectionFigures, down: DirectionFigures) -> Connection {
-    Connection {
+fn connection(up: DirectionFigures, down: DirectionFigures) -> ObservedConnection {
+    ObservedConnection {
         client: "10.0.0.1:40000".parse().unwrap(),
         server: "10.0.0.2:80".parse().unwrap(),
         first: WallTime(SECOND),

@@ -6,10 +6,10 @@
 
 mod workorder;
 
-pub use workorder::{Command, WORKORDER_LEN, Workorder, singleton};
 pub(crate) use workorder::{SINGLETON_LEN, parse_singleton};
+pub use workorder::{WORKORDER_LEN, Workorder, WorkorderCommand, singleton};
 
-use super::auth::Side;
+use super::auth::ConnectionSide;
 use super::flow::FlowId;
 use super::message::{
     Accept, Chunk, ChunkData, DecodeError, Fetch, FlowAccept, FlowRequest, Hello, Message, Nak, NakCode,
@@ -18,7 +18,7 @@ use super::message::{
 use super::recording::CHUNK;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
 use std::collections::VecDeque;
 
 /// Most unanswered probes before a server refuses more, in case a client sends and never reads.
@@ -29,8 +29,8 @@ const FLOW: FlowId = FlowId(0);
 /// Encodes and decodes one side of a classic connection. Decoding holds less than one chunk of singletons, in addition
 /// to what it is fed at once.
 #[derive(Debug)]
-pub struct Codec {
-    side: Side,
+pub struct ClassicCodec {
+    side: ConnectionSide,
     local: Ipv4Addr,
     peer: Ipv4Addr,
     incoming: Vec<u8>,
@@ -59,25 +59,27 @@ enum CodecStage {
     Over,
 }
 
-impl Codec {
+impl ClassicCodec {
     /// The codec of `side` on a connection between these two addresses.
-    pub fn new(side: Side, local: SocketAddr, peer: SocketAddr) -> Codec {
+    pub fn new(side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> ClassicCodec {
         let opening = match side {
-            Side::Client => Message::Welcome(Welcome { version: VERSION - 1, ..Welcome::default() }),
-            Side::Server => Message::Hello(Hello {
+            ConnectionSide::Client => {
+                Message::Welcome(Welcome { version: VERSION - 1, ..Welcome::default() })
+            }
+            ConnectionSide::Server => Message::Hello(Hello {
                 min_version: VERSION - 1,
                 max_version: VERSION - 1,
                 ..Hello::default()
             }),
         };
-        Codec {
+        ClassicCodec {
             side,
             local: ipv4(local),
             peer: ipv4(peer),
             incoming: Vec::new(),
             consumed: 0,
             ready: VecDeque::from([opening]),
-            order: Workorder::new(Command::Sending),
+            order: Workorder::new(WorkorderCommand::Sending),
             stage: CodecStage::Fresh,
             probes_received: VecDeque::new(),
             probes_answered: 0,
@@ -99,7 +101,7 @@ impl Codec {
             }
             Message::Results(_) => self.ready.push_back(Message::Bye),
             Message::Nak(_) => {
-                out.extend_from_slice(&Workorder { command: Command::Nak, ..self.order }.to_bytes());
+                out.extend_from_slice(&Workorder { command: WorkorderCommand::Nak, ..self.order }.to_bytes());
             }
             _ => {}
         }
@@ -107,10 +109,10 @@ impl Codec {
 
     fn encode_probe(&mut self, probe: &Probe, out: &mut Vec<u8>) {
         let mut order = match self.side {
-            Side::Client => Workorder::new(Command::RttProbe),
-            Side::Server => {
+            ConnectionSide::Client => Workorder::new(WorkorderCommand::RttProbe),
+            ConnectionSide::Server => {
                 let received = self.probes_received.pop_front();
-                received.unwrap_or(Workorder::new(Command::RttProbe))
+                received.unwrap_or(Workorder::new(WorkorderCommand::RttProbe))
             }
         };
         order.set_t1(probe.sent);
@@ -123,8 +125,8 @@ impl Codec {
     fn encode_request(&mut self, request: &Request, out: &mut Vec<u8>) {
         let Some(FlowRequest { spec, .. }) = request.flows.first() else { return };
         let (command, src_ip, dst_ip) = match spec.direction() {
-            Direction::Up => (Command::Sending, self.local, self.peer),
-            Direction::Down => (Command::SendMe, self.peer, self.local),
+            Direction::Up => (WorkorderCommand::Sending, self.local, self.peer),
+            Direction::Down => (WorkorderCommand::SendMe, self.peer, self.local),
         };
         self.order = Workorder {
             command,
@@ -147,14 +149,18 @@ impl Codec {
         let port = accept.flows.first().map_or(0, |f| f.port.into());
         match direction {
             Direction::Up => {
-                self.order =
-                    Workorder { command: Command::Ack, dst_ip: self.local, dst_port: port, ..self.order };
+                self.order = Workorder {
+                    command: WorkorderCommand::Ack,
+                    dst_ip: self.local,
+                    dst_port: port,
+                    ..self.order
+                };
                 // The classic client sends as soon as it has read this.
                 self.ready.push_back(Message::Start);
             }
             Direction::Down => {
                 self.order = Workorder {
-                    command: Command::Sending,
+                    command: WorkorderCommand::Sending,
                     src_ip: self.local,
                     dst_ip: self.peer,
                     src_port: port,
@@ -169,7 +175,7 @@ impl Codec {
     fn encode_start(&mut self, out: &mut Vec<u8>) {
         if let CodecStage::Agreed(direction) = self.stage {
             if direction == Direction::Down {
-                self.order.command = Command::Ack;
+                self.order.command = WorkorderCommand::Ack;
                 out.extend_from_slice(&self.order.to_bytes());
             }
             self.ready.push_back(Message::Started);
@@ -178,19 +184,19 @@ impl Codec {
 
     fn encode_finished(&mut self, received: u64, out: &mut Vec<u8>) {
         self.order.command = match self.side {
-            Side::Client => Command::Ack,
-            Side::Server => {
+            ConnectionSide::Client => WorkorderCommand::Ack,
+            ConnectionSide::Server => {
                 // A classic client does not request the singletons: they follow.
                 self.ready.push_back(Message::Fetch(Fetch { session: None, flow: FLOW, chunk: 0 }));
                 self.order.npkts = u32::try_from(received).unwrap_or(u32::MAX);
-                Command::Samples
+                WorkorderCommand::Samples
             }
         };
         self.stage = CodecStage::Over;
         out.extend_from_slice(&self.order.to_bytes());
     }
 
-    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
+    /// Adds received bytes; then call [`decode`](ClassicCodec::decode) until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;
@@ -227,8 +233,8 @@ impl Codec {
             let order = Workorder::parse(bytes).map_err(DecodeError::Command)?;
             self.consumed += WORKORDER_LEN;
             match self.side {
-                Side::Client => self.read_by_client(order)?,
-                Side::Server => self.read_by_server(order)?,
+                ConnectionSide::Client => self.read_by_client(order)?,
+                ConnectionSide::Server => self.read_by_server(order)?,
             }
         }
     }
@@ -253,32 +259,32 @@ impl Codec {
 
     fn read_by_client(&mut self, order: Workorder) -> Result<(), DecodeError> {
         let message = match (order.command, self.stage) {
-            (Command::RttProbe, _) => {
+            (WorkorderCommand::RttProbe, _) => {
                 let id = self.probes_answered;
                 self.probes_answered += 1;
                 let t2 = order.t2();
                 Message::Probe(Probe { id, sent: order.t1(), arrived: Some(t2), answered: Some(t2) })
             }
-            (Command::Ack, CodecStage::Asked(Direction::Up)) => {
+            (WorkorderCommand::Ack, CodecStage::Asked(Direction::Up)) => {
                 self.stage = CodecStage::Agreed(Direction::Up);
                 // A server that omits the port uses the requested one.
                 accepted(if order.dst_port == 0 { self.order.dst_port } else { order.dst_port })?
             }
-            (Command::Sending, CodecStage::Asked(Direction::Down)) => {
+            (WorkorderCommand::Sending, CodecStage::Asked(Direction::Down)) => {
                 self.stage = CodecStage::Agreed(Direction::Down);
                 self.order.src_port = order.src_port;
                 accepted(order.src_port)?
             }
-            (Command::Samples, CodecStage::Agreed(Direction::Up)) => {
+            (WorkorderCommand::Samples, CodecStage::Agreed(Direction::Up)) => {
                 self.stage = CodecStage::Over;
-                self.order.command = Command::Samples;
+                self.order.command = WorkorderCommand::Samples;
                 self.samples = Some((order.npkts, 0));
                 self.samples_claimed = order.npkts;
                 Message::Finished(FLOW, order.npkts.into())
             }
-            (Command::Nak, _) => Message::Nak(Nak::new(NakCode::Other, "")),
+            (WorkorderCommand::Nak, _) => Message::Nak(Nak::new(NakCode::Other, "")),
             // A server may acknowledge more often than required.
-            (Command::Ack, _) => return Ok(()),
+            (WorkorderCommand::Ack, _) => return Ok(()),
             (command, _) => return Err(DecodeError::Command(command as u32)),
         };
         self.ready.push_back(message);
@@ -287,7 +293,7 @@ impl Codec {
 
     fn read_by_server(&mut self, order: Workorder) -> Result<(), DecodeError> {
         match (order.command, self.stage) {
-            (Command::RttProbe, CodecStage::Fresh) => {
+            (WorkorderCommand::RttProbe, CodecStage::Fresh) => {
                 if self.probes_received.len() >= MAX_PROBES_WAITING {
                     return Err(DecodeError::Invalid(
                         "too many probes sent without reading the answers".into(),
@@ -299,19 +305,21 @@ impl Codec {
                 self.probes_received.push_back(order);
                 self.ready.push_back(Message::Probe(probe));
             }
-            (Command::Sending, CodecStage::Fresh) => self.asked(order, Direction::Up)?,
-            (Command::SendMe, CodecStage::Fresh) => self.asked(order, Direction::Down)?,
-            (Command::Ack, CodecStage::Agreed(Direction::Down)) if self.order.command == Command::Sending => {
-                self.order.command = Command::Ack;
+            (WorkorderCommand::Sending, CodecStage::Fresh) => self.asked(order, Direction::Up)?,
+            (WorkorderCommand::SendMe, CodecStage::Fresh) => self.asked(order, Direction::Down)?,
+            (WorkorderCommand::Ack, CodecStage::Agreed(Direction::Down))
+                if self.order.command == WorkorderCommand::Sending =>
+            {
+                self.order.command = WorkorderCommand::Ack;
                 self.ready.push_back(Message::Start);
             }
-            (Command::Ack, CodecStage::Agreed(Direction::Down)) => {
+            (WorkorderCommand::Ack, CodecStage::Agreed(Direction::Down)) => {
                 self.stage = CodecStage::Over;
                 self.ready.extend([Message::Finished(FLOW, 0), Message::Bye]);
             }
             // A client may acknowledge the singletons.
-            (Command::Ack, CodecStage::Over) => self.ready.push_back(Message::Bye),
-            (Command::Nak, _) => self.ready.push_back(Message::Nak(Nak::new(NakCode::Other, ""))),
+            (WorkorderCommand::Ack, CodecStage::Over) => self.ready.push_back(Message::Bye),
+            (WorkorderCommand::Nak, _) => self.ready.push_back(Message::Nak(Nak::new(NakCode::Other, ""))),
             (command, _) => return Err(DecodeError::Command(command as u32)),
         }
         Ok(())
@@ -329,7 +337,7 @@ impl Codec {
         }
         self.order = order;
         self.stage = CodecStage::Asked(direction);
-        let flows = vec![FlowRequest { spec, stamps: Source::Kernel }];
+        let flows = vec![FlowRequest { spec, stamps: StampSource::Kernel }];
         self.ready.push_back(Message::Request(Request { flows, host: HostFacts::default() }));
         Ok(())
     }

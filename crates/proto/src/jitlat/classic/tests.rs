@@ -2,16 +2,19 @@ use super::*;
 use jitlat_core::WallTime;
 use proptest::prelude::*;
 
-fn pair() -> (Codec, Codec) {
+fn pair() -> (ClassicCodec, ClassicCodec) {
     let [client, server] = ["192.0.2.1:50000", "192.0.2.2:2666"].map(|a| a.parse().unwrap());
-    let mut codecs = (Codec::new(Side::Client, client, server), Codec::new(Side::Server, server, client));
+    let mut codecs = (
+        ClassicCodec::new(ConnectionSide::Client, client, server),
+        ClassicCodec::new(ConnectionSide::Server, server, client),
+    );
     // The generated openings.
     assert!(matches!(codecs.0.decode(), Ok(Some(Message::Welcome(_)))));
     assert!(matches!(codecs.1.decode(), Ok(Some(Message::Hello(_)))));
     codecs
 }
 
-fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
+fn drain(codec: &mut ClassicCodec) -> Result<Vec<Message>, DecodeError> {
     let mut got = Vec::new();
     while let Some(message) = codec.decode()? {
         got.push(message);
@@ -20,7 +23,7 @@ fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
 }
 
 /// Encodes `message` on one side and decodes it on the other.
-fn say(message: &Message, from: &mut Codec, to: &mut Codec) -> Vec<Message> {
+fn say(message: &Message, from: &mut ClassicCodec, to: &mut ClassicCodec) -> Vec<Message> {
     let mut bytes = Vec::new();
     from.encode(message, &mut bytes);
     to.feed(&bytes);
@@ -36,7 +39,7 @@ fn request(direction: Direction) -> Message {
         TestSpec::new(direction, Transport::Udp, 3, 80, Span::millis(20), Schedule::Periodic).unwrap();
     spec.src_port = if direction == Direction::Up { 33101 } else { 0 };
     Message::Request(Request {
-        flows: vec![FlowRequest { spec, stamps: Source::Kernel }],
+        flows: vec![FlowRequest { spec, stamps: StampSource::Kernel }],
         host: HostFacts::default(),
     })
 }
@@ -64,7 +67,7 @@ fn the_sending_conversation() {
     assert_eq!(received[0], Message::Chunk(chunk));
     assert_eq!(received[1], Message::Results(Results { chunks: 1, count: 2, ..Results::none(FLOW) }));
     // An acknowledgement of the samples is allowed, though not needed.
-    server.feed(&Workorder::new(Command::Ack).to_bytes());
+    server.feed(&Workorder::new(WorkorderCommand::Ack).to_bytes());
     assert_eq!(names(&drain(&mut server).unwrap()), ["BYE"]);
 }
 
@@ -105,20 +108,20 @@ fn fields_are_updated_as_they_become_known() {
     let mut bytes = Vec::new();
     client.encode(&request(Direction::Down), &mut bytes);
     let asked = Workorder::parse(bytes.first_chunk().unwrap()).unwrap();
-    assert_eq!((asked.command, asked.src_port, asked.dst_port), (Command::SendMe, 0, 2667));
+    assert_eq!((asked.command, asked.src_port, asked.dst_port), (WorkorderCommand::SendMe, 0, 2667));
     assert_eq!((asked.src_ip, asked.dst_ip), ([192, 0, 2, 2].into(), [192, 0, 2, 1].into()));
     server.feed(&bytes);
     drain(&mut server).unwrap();
     bytes.clear();
     server.encode(&accept(41000), &mut bytes);
     let granted = Workorder::parse(bytes.first_chunk().unwrap()).unwrap();
-    assert_eq!(granted, Workorder { command: Command::Sending, src_port: 41000, ..asked });
+    assert_eq!(granted, Workorder { command: WorkorderCommand::Sending, src_port: 41000, ..asked });
 }
 
 #[test]
 fn a_probe_comes_back_as_it_was_but_for_t2() {
     let (_, mut server) = pair();
-    let mut asked = Workorder { npkts: 77, dscp: 5, ..Workorder::new(Command::RttProbe) };
+    let mut asked = Workorder { npkts: 77, dscp: 5, ..Workorder::new(WorkorderCommand::RttProbe) };
     asked.set_t1(WallTime(123_456_789_000));
     server.feed(&asked.to_bytes());
     let received = drain(&mut server).unwrap();
@@ -143,7 +146,7 @@ fn what_cannot_be_done_is_refused_by_name() {
         proto: 17,
         period: 1_000_000,
         dst_port: 2667,
-        ..Workorder::new(Command::SendMe)
+        ..Workorder::new(WorkorderCommand::SendMe)
     };
     assert!(refused(Workorder { npkts: 0, ..good }).contains("0 packets"));
     assert!(refused(Workorder { npkts: 4_000_000_000, ..good }).contains("4000000000 packets"));
@@ -154,7 +157,7 @@ fn what_cannot_be_done_is_refused_by_name() {
     assert!(refused(Workorder { dst_port: 65_536, ..good }).contains("not a port"));
     assert!(refused(Workorder { dscp: 64, ..good }).contains("DSCP"));
     assert!(refused(Workorder { dst_ip: [198, 51, 100, 1].into(), ..good }).contains("only to the address"));
-    assert!(refused(Workorder::new(Command::Samples)).contains("command 4"));
+    assert!(refused(Workorder::new(WorkorderCommand::Samples)).contains("command 4"));
     let (_, mut server) = pair();
     server.feed(&Workorder { dst_ip: [192, 0, 2, 1].into(), ..good }.to_bytes());
     assert_eq!(names(&drain(&mut server).unwrap()), ["REQUEST"]);
@@ -165,9 +168,9 @@ fn four_billion_samples_are_not_believed_ahead() {
     let (mut client, _) = pair();
     let mut bytes = Vec::new();
     client.encode(&request(Direction::Up), &mut bytes);
-    client.feed(&Workorder::new(Command::Ack).to_bytes());
+    client.feed(&Workorder::new(WorkorderCommand::Ack).to_bytes());
     drain(&mut client).unwrap();
-    client.feed(&Workorder { npkts: u32::MAX, ..Workorder::new(Command::Samples) }.to_bytes());
+    client.feed(&Workorder { npkts: u32::MAX, ..Workorder::new(WorkorderCommand::Samples) }.to_bytes());
     client.feed(&[0; 24 * 3 + 7]);
     let received = drain(&mut client).unwrap();
     assert_eq!(names(&received), ["FINISHED", "CHUNK"]);
@@ -178,7 +181,7 @@ fn four_billion_samples_are_not_believed_ahead() {
 fn a_client_that_only_asks_is_refused() {
     let (_, mut server) = pair();
     let result = (0..100).try_for_each(|_| {
-        server.feed(&Workorder::new(Command::RttProbe).to_bytes());
+        server.feed(&Workorder::new(WorkorderCommand::RttProbe).to_bytes());
         drain(&mut server).map(drop)
     });
     assert!(result.unwrap_err().to_string().contains("without reading"));

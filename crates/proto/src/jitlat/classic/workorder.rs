@@ -11,7 +11,7 @@ pub(crate) const SINGLETON_LEN: usize = 24;
 /// What a workorder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Command {
+pub enum WorkorderCommand {
     /// Client: send me a stream.
     SendMe = 1,
     /// Client: I am going to send you a stream; server: I am going to send you the stream you asked for.
@@ -28,20 +28,20 @@ pub enum Command {
     RttProbe = 7,
 }
 
-impl Command {
-    const ALL: [Command; 7] = [
-        Command::SendMe,
-        Command::Sending,
-        Command::Sent,
-        Command::Samples,
-        Command::Ack,
-        Command::Nak,
-        Command::RttProbe,
+impl WorkorderCommand {
+    const ALL: [WorkorderCommand; 7] = [
+        WorkorderCommand::SendMe,
+        WorkorderCommand::Sending,
+        WorkorderCommand::Sent,
+        WorkorderCommand::Samples,
+        WorkorderCommand::Ack,
+        WorkorderCommand::Nak,
+        WorkorderCommand::RttProbe,
     ];
 
     /// The command of a number.
-    pub fn from_number(number: u32) -> Option<Command> {
-        Command::ALL.into_iter().find(|c| *c as u32 == number)
+    pub fn from_number(number: u32) -> Option<WorkorderCommand> {
+        WorkorderCommand::ALL.into_iter().find(|c| *c as u32 == number)
     }
 }
 
@@ -49,7 +49,7 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workorder {
     /// What it says.
-    pub command: Command,
+    pub command: WorkorderCommand,
     /// Packets, or singletons that follow.
     pub npkts: u32,
     /// Payload bytes. RTT_PROBE: the high half of T1.
@@ -96,7 +96,7 @@ mod record_field {
 
 impl Workorder {
     /// A workorder that says nothing beside its command.
-    pub fn new(command: Command) -> Workorder {
+    pub fn new(command: WorkorderCommand) -> Workorder {
         Workorder {
             command,
             npkts: 0,
@@ -114,7 +114,7 @@ impl Workorder {
     /// The workorder in `bytes`, or the number that is no command.
     pub fn parse(bytes: &[u8; WORKORDER_LEN]) -> Result<Workorder, u32> {
         let number = order::COMMAND.read(bytes).unwrap_or(0);
-        let command = Command::from_number(number).ok_or(number)?;
+        let command = WorkorderCommand::from_number(number).ok_or(number)?;
         let read = || {
             Some(Workorder {
                 command,
@@ -223,7 +223,7 @@ mod tests {
             dst_ip: host,
             src_port: 33101,
             dst_port: 2667,
-            ..Workorder::new(Command::Sending)
+            ..Workorder::new(WorkorderCommand::Sending)
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_probe_writes_over_pktlen_proto_and_period() {
-        let mut probe = Workorder::new(Command::RttProbe);
+        let mut probe = Workorder::new(WorkorderCommand::RttProbe);
         probe.set_t1(WallTime(0x0102_0304_0506_0708));
         probe.set_t2(WallTime(-2));
         let bytes = probe.to_bytes();

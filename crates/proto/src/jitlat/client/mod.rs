@@ -6,76 +6,80 @@ mod probing;
 
 pub use machine::ClientMachine;
 
-use super::auth::Key;
+use super::auth::PresharedKey;
 use super::dialect::Dialect;
-use super::flow::{Command, FlowId, FlowReport};
-use super::limits::Refusal;
+use super::flow::{FlowCommand, FlowId, FlowReport};
+use super::limits::LimitRefusal;
 use super::session_table::SessionId;
 use core::net::SocketAddr;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
-use jitlat_core::{PacketRecord, Source, Span, TestSpec, units};
+use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, units};
 
-/// What the user requests, and what the driver knows before it connects.
+/// The terms of a test: what a client asks of the server. Callers fill them in, and the machine reads them as they are.
 #[derive(Clone, Debug)]
-pub struct ClientConfig {
+pub struct TestTerms {
     /// Version 3 or classic workorders.
     pub dialect: Dialect,
-    /// The flows: one, or one each way with `-b`. Classic: exactly one.
-    pub flows: Vec<TestSpec>,
+    /// The streams: one, or one in each direction. Classic: exactly one.
+    pub specs: Vec<TestSpec>,
+    /// Pre-shared key, if the peers must authenticate each other (version 3 only).
+    pub key: Option<PresharedKey>,
+    /// The best stamps to use, on both sides.
+    pub stamps: StampSource,
+    /// Whether the server is asked to report while streams run what it has received (version 3): somebody watches.
+    pub feedback: bool,
+}
+
+impl TestTerms {
+    /// Streams by version 3, with kernel stamps, without a key and without reports while they run.
+    pub fn new(specs: Vec<TestSpec>) -> TestTerms {
+        TestTerms { dialect: Dialect::V3, specs, key: None, stamps: StampSource::Kernel, feedback: false }
+    }
+}
+
+/// Configuration of a client machine: the terms of the test, and what the driver knows before it connects.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The terms of the test.
+    pub terms: TestTerms,
     /// The control connection's own address.
     pub local: SocketAddr,
     /// The server's.
     pub remote: SocketAddr,
-    /// Pre-shared key, if the peers must authenticate each other (version 3 only).
-    pub key: Option<Key>,
     /// 32 random bytes, fresh for every connection and every [`ClientInput::Reconnected`].
     pub entropy: [u8; 32],
     /// This host, before the test.
     pub host: HostFacts,
     /// Program and version, for the peer's log.
     pub software: String,
-    /// The best stamps to use, on both sides.
-    pub stamps: Source,
     /// Clock probes before the stream, and in version 3 as many after it.
     pub probes: u32,
     /// Time between probes; in version 3 varied at random by half, so that it does not synchronise with anything
     /// periodic.
     pub probe_interval: Span,
-    /// Whether the server is asked to say while streams run what it has received (version 3): somebody watches.
-    pub feedback: bool,
     /// How long the server may take for any one answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 impl ClientConfig {
     /// The usual configuration: eight probes 50 ms apart, or the classic five at one-second intervals;
-    /// kernel stamps; 15 s of patience.
-    pub fn new(
-        dialect: Dialect,
-        flows: Vec<TestSpec>,
-        local: SocketAddr,
-        remote: SocketAddr,
-        entropy: [u8; 32],
-    ) -> ClientConfig {
-        let (probes, probe_interval) = match dialect {
+    /// 15 s of timeout.
+    pub fn new(terms: TestTerms, local: SocketAddr, remote: SocketAddr, entropy: [u8; 32]) -> ClientConfig {
+        let (probes, probe_interval) = match terms.dialect {
             Dialect::Classic => (5, Span::seconds(1)),
             Dialect::V3 => (8, Span::millis(50)),
         };
         ClientConfig {
-            dialect,
-            flows,
+            terms,
             local,
             remote,
-            key: None,
             entropy,
             host: HostFacts::default(),
             software: concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned(),
-            stamps: Source::Kernel,
             probes,
             probe_interval,
-            feedback: false,
-            patience: Span::seconds(15),
+            timeout: Span::seconds(15),
         }
     }
 }
@@ -102,9 +106,9 @@ pub enum ClientInput<'a> {
 #[derive(Clone, Debug)]
 pub enum ClientEvent {
     /// A command for the flow engine.
-    Flow(Command),
+    Flow(FlowCommand),
     /// The progress of the conversation.
-    Progress(Progress),
+    Progress(ConversationProgress),
     /// Records of a flow, in arrival order, with transmit stamps: for the observers.
     Records(FlowId, Vec<PacketRecord>),
     /// What the server has received of a flow so far; at most twice a second.
@@ -120,12 +124,12 @@ pub enum ClientEvent {
         reason: Option<String>,
     },
     /// Ended before anything was measured.
-    Failed(Failure),
+    Failed(ConversationFailure),
 }
 
 /// The progress of the conversation, for a progress line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ConversationProgress {
     /// The server has answered; with its program and version, if it sent them.
     Connected(Option<String>),
     /// Probes answered so far, of so many.
@@ -141,7 +145,7 @@ pub enum Progress {
 /// Why nothing could be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum ConversationFailure {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(String),
@@ -193,8 +197,8 @@ fn with_semicolon(hint: &Option<&'static str>) -> String {
     hint.map(|h| format!("; {h}")).unwrap_or_default()
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure::Refused(refusal.to_string())
+impl From<LimitRefusal> for ConversationFailure {
+    fn from(refusal: LimitRefusal) -> ConversationFailure {
+        ConversationFailure::Refused(refusal.to_string())
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Round {
     first: u32,
     next_at: SteadyTime,
     interval: Span,
-    patience: Span,
+    timeout: Span,
     varied: Option<[u8; 32]>,
 }
 
@@ -26,10 +26,10 @@ impl Round {
         wanted: u32,
         first: u32,
         interval: Span,
-        patience: Span,
+        timeout: Span,
         varied: Option<[u8; 32]>,
     ) -> Round {
-        Round { wanted, sent: Vec::new(), answered: 0, first, next_at: now, interval, patience, varied }
+        Round { wanted, sent: Vec::new(), answered: 0, first, next_at: now, interval, timeout, varied }
     }
 
     /// The probe to be sent at `now`, if one is due.
@@ -69,12 +69,12 @@ impl Round {
     /// Whether every probe has been answered or has timed out.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         self.sent.len() as u32 >= self.wanted
-            && (self.answered >= self.wanted || now >= self.next_at + self.patience)
+            && (self.answered >= self.wanted || now >= self.next_at + self.timeout)
     }
 
     /// When, on the steady clock, the next action is due.
     pub fn deadline(&self) -> SteadyTime {
-        if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.patience }
+        if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.timeout }
     }
 
     /// The number after this round's last probe.

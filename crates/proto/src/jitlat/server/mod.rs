@@ -4,13 +4,13 @@ mod machine;
 mod results;
 
 pub use machine::ServerMachine;
-pub(super) use machine::{answer_patience, linger, longest};
+pub(super) use machine::{answer_timeout, linger, longest};
 
-use super::auth::Keys;
-use super::flow::{Command, FlowReport};
-use super::limits::Limits;
+use super::auth::PresharedKeys;
+use super::flow::{FlowCommand, FlowReport};
+use super::limits::ServerLimits;
 use super::session_table::{Claim, Lookup, SessionId, SessionResults};
-use crate::policy::Refusal;
+use crate::policy::PolicyRefusal;
 use core::net::SocketAddr;
 use jitlat_core::TestSpec;
 use jitlat_core::session::HostFacts;
@@ -24,9 +24,9 @@ pub struct ServerConfig {
     /// The client's: streams are only sent to, and accepted from, this host.
     pub peer: SocketAddr,
     /// The limits of clients.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// Pre-shared keys: peers that prove none of them are refused.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// 32 random bytes, fresh for every connection: session id, tokens and nonce come from them.
     pub entropy: [u8; 32],
     /// This host, before the test.
@@ -49,7 +49,7 @@ pub enum ServerInput<'a> {
     /// The facts about this host now: needed before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
     /// In answer to [`ServerEvent::Admit`].
-    Admitted(Result<(), Refusal>),
+    Admitted(Result<(), PolicyRefusal>),
     /// In answer to [`ServerEvent::Find`].
     Found(Lookup),
     /// The server is shutting down: inform the client and end.
@@ -70,7 +70,7 @@ pub enum ServerEvent {
     /// Call `SessionTable::forget`.
     Forget(SessionId),
     /// For the flow engine.
-    Flow(Command),
+    Flow(FlowCommand),
     /// The client proved the key of the peer of this name, or gave a wrong one.
     Proof(Option<String>),
     /// For the server's log: a test was granted.

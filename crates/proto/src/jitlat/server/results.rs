@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The answer to one FETCH, in progress.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct ResultDelivery {
     results: Arc<SessionResults>,
     flow: FlowId,
     next: u32,
@@ -16,16 +16,16 @@ pub(super) struct Delivery {
     crcs: crc32fast::Hasher,
 }
 
-impl Delivery {
+impl ResultDelivery {
     /// The results of `flow` from `first` on; `None` if there is no such flow.
-    pub fn new(results: Arc<SessionResults>, flow: FlowId, first: u32) -> Option<Delivery> {
+    pub fn new(results: Arc<SessionResults>, flow: FlowId, first: u32) -> Option<ResultDelivery> {
         let total = match &results.flows.get(usize::from(flow.0))?.outcome {
             FlowOutcome::Received(r) => r.recording.chunks(),
             FlowOutcome::Sent(s) => s.stamps.as_ref().map_or(0, |s| s.len().div_ceil(STAMP_CHUNK)),
             FlowOutcome::Failed(_) => 0,
         };
         let total = u32::try_from(total).unwrap_or(u32::MAX);
-        Some(Delivery { results, flow, next: first.min(total), total, crcs: crc32fast::Hasher::new() })
+        Some(ResultDelivery { results, flow, next: first.min(total), total, crcs: crc32fast::Hasher::new() })
     }
 
     /// The next message, and whether it is the last.

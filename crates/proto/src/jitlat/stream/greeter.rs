@@ -1,6 +1,6 @@
 //! [`Greeter`]: checks the test path before the stream (version 3).
 
-use crate::jitlat::packet::{HEADER_LEN, Header};
+use crate::jitlat::packet::{HEADER_LEN, PacketHeader};
 use jitlat_core::{Span, SteadyTime};
 
 /// Fewest greetings: they also start kernel stamping on both hosts, which is asynchronous.
@@ -21,9 +21,9 @@ pub struct Greeter {
 }
 
 impl Greeter {
-    /// Greets with `token` from `now` on, for at most `patience` (steady clock).
-    pub fn new(token: u64, now: SteadyTime, patience: Span) -> Greeter {
-        Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + patience }
+    /// Greets with `token` from `now` on, for at most `timeout` (steady clock).
+    pub fn new(token: u64, now: SteadyTime, timeout: Span) -> Greeter {
+        Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + timeout }
     }
 
     /// The greeting to send at `now`, if one is due.
@@ -36,12 +36,12 @@ impl Greeter {
         if self.sent >= MIN_GREETINGS {
             self.gap = Span(self.gap.times(2).0.min(MAX_GAP.0));
         }
-        Some(Header::hello(self.token).to_bytes())
+        Some(PacketHeader::hello(self.token).to_bytes())
     }
 
     /// Handles a packet received on the test socket; true if it is our greeting, returned.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
-        let ours = Header::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
+        let ours = PacketHeader::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
         self.answered |= ours;
         ours
     }
@@ -71,7 +71,7 @@ mod tests {
         let mut greeter = Greeter::new(7, SteadyTime(0), Span::seconds(5));
         let hello = greeter.poll_send(SteadyTime(0)).unwrap();
         assert!(greeter.poll_send(SteadyTime(1)).is_none(), "not before the next is due");
-        assert!(!greeter.handle(&Header::hello(8).to_bytes()), "another's token");
+        assert!(!greeter.handle(&PacketHeader::hello(8).to_bytes()), "another's token");
         assert!(greeter.handle(&hello));
         let mut times = vec![];
         while !greeter.is_done() {

@@ -5,8 +5,8 @@ mod receiver;
 mod sender;
 
 pub use greeter::Greeter;
-pub use receiver::{Finish, Patience, Received, Reception, StreamReceiver};
-pub use sender::{Due, StreamSender};
+pub use receiver::{Finish, ReceiverTimeouts, Reception, StreamArrival, StreamReceiver};
+pub use sender::{ScheduledPacket, StreamSender};
 
 use jitlat_core::{Schedule, Span, TestSpec};
 

@@ -2,13 +2,13 @@
 
 use super::{longest_gap, sentinel_interval};
 use crate::jitlat::limits::WINDOW;
-use crate::jitlat::packet::{HELLO, Header, SENTINEL};
+use crate::jitlat::packet::{HELLO, PacketHeader, SENTINEL};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
 /// How long a receiver waits before it gives up. All on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ReceiverTimeouts {
     /// Without any arrival while the stream should be running.
     pub silence: Span,
     /// Without any arrival after the stream should have ended: sentinels are due.
@@ -17,16 +17,16 @@ pub struct Patience {
     pub linger: Span,
 }
 
-impl Patience {
+impl ReceiverTimeouts {
     /// The values for `spec`: for silence a minute and ten of the longest regular gaps; a tail of 10 s (over TCP, which
     /// may stall that long, a minute) and two sentinel intervals; and ten periods (¼ s to 2 s) for late packets, none
     /// over TCP.
-    pub fn of(spec: &TestSpec) -> Patience {
+    pub fn of(spec: &TestSpec) -> ReceiverTimeouts {
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
             Transport::Tcp => (0, 60),
         };
-        Patience {
+        ReceiverTimeouts {
             silence: Span::seconds(60) + longest_gap(spec).times(10),
             tail: Span::seconds(tail) + sentinel_interval(spec).times(2),
             linger: Span(linger),
@@ -63,7 +63,7 @@ impl Reception {
 
 /// What an arrival was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum StreamArrival {
     /// A test packet, valid or flagged: record it.
     Packet(PacketRecord),
     /// The stream has ended; see [`StreamReceiver::status`].
@@ -94,7 +94,7 @@ pub enum Finish {
 /// How many packets may arrive: twice the schedule's peak in each window, because networks duplicate, and a second's
 /// worth more, because this host may be slow to begin. What a path holds back and delivers at once stays below.
 #[derive(Clone, Copy, Debug)]
-struct Allowance {
+struct ArrivalLimit {
     /// The schedule's peak in a [`WINDOW`].
     peak: u64,
     began: SteadyTime,
@@ -104,7 +104,7 @@ struct Allowance {
     allowed: u64,
 }
 
-impl Allowance {
+impl ArrivalLimit {
     const WINDOWS_AHEAD: u64 = 10;
     const PACKETS_AHEAD: u64 = 64;
 
@@ -119,8 +119,8 @@ impl Allowance {
         let first = *self.first.get_or_insert(how.stamp.at);
         let stamped = how.stamp.at.checked_since(first).unwrap_or(Span::ZERO);
         let elapsed = stamped.max(how.steady - self.began).0.max(0).unsigned_abs();
-        let windows = elapsed / WINDOW.0.unsigned_abs() + Allowance::WINDOWS_AHEAD;
-        self.allowed = (2 * self.peak).saturating_mul(windows).saturating_add(Allowance::PACKETS_AHEAD);
+        let windows = elapsed / WINDOW.0.unsigned_abs() + ArrivalLimit::WINDOWS_AHEAD;
+        self.allowed = (2 * self.peak).saturating_mul(windows).saturating_add(ArrivalLimit::PACKETS_AHEAD);
         arrivals <= self.allowed
     }
 }
@@ -131,7 +131,7 @@ pub struct StreamReceiver {
     packets: u32,
     payload: u16,
     greetings: bool,
-    patience: Patience,
+    timeouts: ReceiverTimeouts,
     /// When the last packet should have been sent, on the steady clock, as far as it is known here.
     due_end: SteadyTime,
     duration: Span,
@@ -146,18 +146,23 @@ pub struct StreamReceiver {
     in_order: u32,
     /// All arrivals, and how many are allowed; `None`: any number.
     arrivals: u64,
-    allowance: Option<Allowance>,
+    allowance: Option<ArrivalLimit>,
 }
 
 impl StreamReceiver {
     /// A receiver of `spec`, ready since `now` on the steady clock. `greetings`: whether −2 is a greeting
     /// (version 3) or merely an impossible sequence number (classic).
-    pub fn new(spec: &TestSpec, patience: Patience, greetings: bool, now: SteadyTime) -> StreamReceiver {
+    pub fn new(
+        spec: &TestSpec,
+        timeouts: ReceiverTimeouts,
+        greetings: bool,
+        now: SteadyTime,
+    ) -> StreamReceiver {
         StreamReceiver {
             packets: spec.packets(),
             payload: spec.payload(),
             greetings,
-            patience,
+            timeouts,
             due_end: now + spec.duration(),
             duration: spec.duration(),
             last: now,
@@ -175,35 +180,35 @@ impl StreamReceiver {
     /// Ends the stream if far more arrives than `peak` packets within any [`WINDOW`]; `None`: whatever arrives.
     pub fn limited_to(mut self, peak: Option<u64>) -> StreamReceiver {
         let began = self.last;
-        self.allowance = peak.map(|peak| Allowance { peak, began, first: None, allowed: 0 });
+        self.allowance = peak.map(|peak| ArrivalLimit { peak, began, first: None, allowed: 0 });
         self
     }
 
     /// Classifies one datagram or TCP record.
     #[inline]
-    pub fn packet(&mut self, payload: &[u8], how: &Reception) -> Received {
+    pub fn packet(&mut self, payload: &[u8], how: &Reception) -> StreamArrival {
         self.arrivals += 1;
         if let Some(allowance) = &mut self.allowance
             && !allowance.allows(self.arrivals, how)
         {
             self.ending = Some((how.steady, Finish::Exceeded));
             self.noise += 1;
-            return Received::Noise;
+            return StreamArrival::Noise;
         }
-        let Some(header) = Header::parse(payload) else {
+        let Some(header) = PacketHeader::parse(payload) else {
             self.noise += 1;
-            return Received::Noise;
+            return StreamArrival::Noise;
         };
         match header.seq {
             SENTINEL => {
                 self.sentinels += 1;
                 self.last = how.steady;
                 // Everything arrived in order: there are no late packets to wait for.
-                let linger = if self.in_order == self.packets { Span::ZERO } else { self.patience.linger };
+                let linger = if self.in_order == self.packets { Span::ZERO } else { self.timeouts.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
-                return Received::Sentinel;
+                return StreamArrival::Sentinel;
             }
-            HELLO if self.greetings => return Received::Hello(header.sent.0 as u64),
+            HELLO if self.greetings => return StreamArrival::Hello(header.sent.0 as u64),
             _ => {}
         }
         if self.received == 0 {
@@ -214,10 +219,10 @@ impl StreamReceiver {
         if i64::from(header.seq) == i64::from(self.in_order) {
             self.in_order += 1;
         }
-        Received::Packet(self.record(header, payload.len(), how))
+        StreamArrival::Packet(self.record(header, payload.len(), how))
     }
 
-    fn record(&self, header: Header, len: usize, how: &Reception) -> PacketRecord {
+    fn record(&self, header: PacketHeader, len: usize, how: &Reception) -> PacketRecord {
         let full = how.full_len.unwrap_or(len).max(len);
         let mut record = PacketRecord::one_way(header.seq.into(), header.sent, how.stamp.at);
         record.set(Moment::Arrived, how.stamp);
@@ -256,12 +261,12 @@ impl StreamReceiver {
     pub fn deadline(&self) -> SteadyTime {
         // The first packet is due at once, whatever the period.
         let silence = if self.received == 0 {
-            FIRST_PACKET_TIMEOUT.min(self.patience.silence)
+            FIRST_PACKET_TIMEOUT.min(self.timeouts.silence)
         } else {
-            self.patience.silence
+            self.timeouts.silence
         };
         let silent = self.last + silence;
-        let tail = self.last.max(self.due_end) + self.patience.tail;
+        let tail = self.last.max(self.due_end) + self.timeouts.tail;
         let given_up = silent.min(tail);
         let ending = self.ending.map_or(given_up, |(until, _)| until);
         ending.min(self.cut_off()).min(given_up)
@@ -311,32 +316,32 @@ impl StreamReceiver {
 mod tests {
     use super::*;
     use jitlat_core::time::SECOND;
-    use jitlat_core::{Direction, Schedule, Source};
+    use jitlat_core::{Direction, Schedule, StampSource};
 
     fn receiver(packets: u64, period: Span) -> (TestSpec, StreamReceiver) {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, packets, 20, period, Schedule::Periodic).unwrap();
-        let receiver = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
+        let receiver = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), true, SteadyTime(0));
         (spec, receiver)
     }
 
     fn at(ms: i64) -> Reception {
         let steady = SteadyTime(ms * 1_000_000);
         Reception::new(
-            Stamp { at: WallTime(steady.0) + Span::seconds(50 * 365 * 86_400), source: Source::Kernel },
+            Stamp { at: WallTime(steady.0) + Span::seconds(50 * 365 * 86_400), source: StampSource::Kernel },
             steady,
         )
     }
 
     fn packet(seq: i32) -> [u8; 20] {
         let mut bytes = [0; 20];
-        Header { sent: WallTime(1000 + i64::from(seq)), seq }.write(&mut bytes);
+        PacketHeader { sent: WallTime(1000 + i64::from(seq)), seq }.write(&mut bytes);
         bytes
     }
 
-    fn record(arrival: Received) -> PacketRecord {
+    fn record(arrival: StreamArrival) -> PacketRecord {
         match arrival {
-            Received::Packet(record) => record,
+            StreamArrival::Packet(record) => record,
             other => panic!("{other:?}"),
         }
     }
@@ -349,7 +354,7 @@ mod tests {
         (how.ttl, how.traffic_class) = (Some(63), Some(0xb8));
         let r = record(rx.packet(&packet(2), &how));
         assert_eq!((r.seq, r.sent(), r.arrived()), (2, Some(WallTime(1002)), Some(how.stamp.at)));
-        assert_eq!((r.source(Moment::Arrived), r.receive_lag()), (Source::Kernel, Some(Span(700))));
+        assert_eq!((r.source(Moment::Arrived), r.receive_lag()), (StampSource::Kernel, Some(Span(700))));
         assert_eq!((r.size(), r.ttl(), r.dscp(), r.flags), (Some(20), Some(63), Some(46), Flags::default()));
     }
 
@@ -361,7 +366,7 @@ mod tests {
         cut.full_len = Some(2000);
         let r = record(rx.packet(&packet(1), &cut));
         assert_eq!((r.flags, r.size()), (Flags::LENGTH | Flags::TRUNCATED, Some(2000)));
-        assert_eq!(rx.packet(&packet(1)[..11], &at(2)), Received::Noise);
+        assert_eq!(rx.packet(&packet(1)[..11], &at(2)), StreamArrival::Noise);
         // Impossible sequence numbers are handled by the analysis.
         assert_eq!(record(rx.packet(&packet(77), &at(3))).seq, 77);
         assert_eq!(record(rx.packet(&packet(-9), &at(3))).seq, -9);
@@ -372,10 +377,10 @@ mod tests {
     fn minus_two_is_a_greeting_only_where_greetings_exist() {
         let (spec, mut rx) = receiver(3, Span::millis(20));
         let mut hello = packet(0);
-        Header::hello(42).write(&mut hello);
-        assert_eq!(rx.packet(&hello, &at(0)), Received::Hello(42));
+        PacketHeader::hello(42).write(&mut hello);
+        assert_eq!(rx.packet(&hello, &at(0)), StreamArrival::Hello(42));
         assert_eq!(rx.received(), 0);
-        let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, SteadyTime(0));
+        let mut classic = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), false, SteadyTime(0));
         assert_eq!(record(classic.packet(&hello, &at(0))).seq, -2);
     }
 
@@ -385,15 +390,15 @@ mod tests {
         rx.packet(&packet(0), &at(0));
         rx.packet(&packet(1), &at(20));
         assert_eq!(rx.status(at(219).steady), None);
-        assert_eq!(rx.packet(&packet(-1), &at(220)), Received::Sentinel);
+        assert_eq!(rx.packet(&packet(-1), &at(220)), StreamArrival::Sentinel);
         assert_eq!(rx.status(at(220).steady), Some(Finish::Sentinel));
 
-        let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
+        let mut rx = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), true, SteadyTime(0));
         rx.packet(&packet(1), &at(20));
         rx.packet(&packet(-1), &at(220));
         assert_eq!((rx.status(at(469).steady), rx.deadline()), (None, at(470).steady));
         rx.packet(&packet(-1), &at(420));
-        assert!(matches!(rx.packet(&packet(0), &at(430)), Received::Packet(_)));
+        assert!(matches!(rx.packet(&packet(0), &at(430)), StreamArrival::Packet(_)));
         assert_eq!(rx.status(at(470).steady), Some(Finish::Sentinel), "later sentinels do not prolong it");
     }
 
@@ -429,7 +434,7 @@ mod tests {
     fn a_stream_faster_than_agreed_is_ended() {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
         let mut rx = rx.limited_to(Some(5));
-        let arrived = (0..).find(|k| rx.packet(&packet(*k), &at(i64::from(k / 100))) == Received::Noise);
+        let arrived = (0..).find(|k| rx.packet(&packet(*k), &at(i64::from(k / 100))) == StreamArrival::Noise);
         // 66 000 packets/s agreed as 50/s: less than two seconds' worth, and 64 more.
         assert_eq!((arrived, rx.status(at(1).steady)), (Some(164), Some(Finish::Exceeded)));
     }
@@ -441,11 +446,11 @@ mod tests {
         let mut arrive = |seq: i64, ms| rx.packet(&packet(seq as i32), &at(ms));
         // Half a minute late, then all at once, everything twice.
         for seq in 0..1500 {
-            assert!(matches!(arrive(seq, 30_000), Received::Packet(_)), "{seq}");
-            assert!(matches!(arrive(seq, 30_000), Received::Packet(_)), "{seq}");
+            assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");
+            assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");
         }
         for seq in 1500..100_000 {
-            assert!(matches!(arrive(seq, seq * 20), Received::Packet(_)), "{seq}");
+            assert!(matches!(arrive(seq, seq * 20), StreamArrival::Packet(_)), "{seq}");
         }
         assert_eq!(rx.status(at(2_000_000).steady), None);
     }
@@ -458,7 +463,7 @@ mod tests {
             let mut how = at(seq.into());
             // This host was asleep for 20 s.
             how.steady = SteadyTime(0);
-            assert!(matches!(rx.packet(&packet(seq), &how), Received::Packet(_)), "{seq}");
+            assert!(matches!(rx.packet(&packet(seq), &how), StreamArrival::Packet(_)), "{seq}");
         }
     }
 

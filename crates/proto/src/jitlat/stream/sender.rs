@@ -11,14 +11,14 @@ const SENTINEL_TIMEOUT: Span = Span::seconds(60);
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct ScheduledPacket {
     /// When, on the steady clock. In the past if the sender is late: then send at once.
     pub at: SteadyTime,
     /// Sequence number of the packet, or the sentinel's −1.
     pub seq: i32,
 }
 
-impl Due {
+impl ScheduledPacket {
     /// Whether this is a sentinel and not a data packet.
     pub fn is_sentinel(&self) -> bool {
         self.seq == SENTINEL
@@ -36,7 +36,7 @@ pub struct StreamSender {
     start: SteadyTime,
     deadlines: Deadlines,
     interval: Span,
-    due: Option<Due>,
+    due: Option<ScheduledPacket>,
     attempted: u32,
     failed: u32,
     sentinels: u32,
@@ -63,7 +63,7 @@ impl StreamSender {
 
     /// The next packet to send; `None` once the stream is over.
     #[inline]
-    pub fn due(&self) -> Option<Due> {
+    pub fn due(&self) -> Option<ScheduledPacket> {
         self.due
     }
 
@@ -92,7 +92,7 @@ impl StreamSender {
     pub fn cut(&mut self, now: SteadyTime) {
         if self.is_streaming() {
             self.until = now + SENTINEL_TIMEOUT;
-            self.due = Some(Due { at: now, seq: SENTINEL });
+            self.due = Some(ScheduledPacket { at: now, seq: SENTINEL });
         }
     }
 
@@ -120,13 +120,15 @@ impl StreamSender {
     fn step(&mut self, now: SteadyTime) {
         let sentinel = self.due.is_some_and(|d| d.is_sentinel());
         self.due = match self.deadlines.next() {
-            Some(offset) if !sentinel => Some(Due { at: self.start + offset, seq: self.attempted as i32 }),
+            Some(offset) if !sentinel => {
+                Some(ScheduledPacket { at: self.start + offset, seq: self.attempted as i32 })
+            }
             _ => {
                 if !sentinel {
                     self.until = now + self.interval + SENTINEL_TIMEOUT;
                 }
                 let at = now + self.interval;
-                (at <= self.until).then_some(Due { at, seq: SENTINEL })
+                (at <= self.until).then_some(ScheduledPacket { at, seq: SENTINEL })
             }
         };
     }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     /// Sends everything exactly on time; all dues until `stop_after` sentinels.
-    fn run(spec: &TestSpec, stop_after: usize) -> Vec<Due> {
+    fn run(spec: &TestSpec, stop_after: usize) -> Vec<ScheduledPacket> {
         let mut sender = StreamSender::new(spec, SteadyTime(1000));
         let (mut all, mut sentinels) = (Vec::new(), 0);
         while let Some(due) = sender.due() {
@@ -162,7 +164,7 @@ mod tests {
         let p = 20_000_000;
         let all = run(&spec(3, Span(p), Schedule::Periodic), 3);
         let want = [(0, 0), (p, 1), (2 * p, 2), (12 * p, -1), (22 * p, -1), (32 * p, -1)];
-        assert_eq!(all, want.map(|(at, seq)| Due { at: SteadyTime(1000 + at), seq }));
+        assert_eq!(all, want.map(|(at, seq)| ScheduledPacket { at: SteadyTime(1000 + at), seq }));
     }
 
     #[test]
@@ -184,9 +186,9 @@ mod tests {
             sender.sent(due.at);
         }
         sender.cut(SteadyTime(90_000_000));
-        assert_eq!(sender.due(), Some(Due { at: SteadyTime(90_000_000), seq: SENTINEL }));
+        assert_eq!(sender.due(), Some(ScheduledPacket { at: SteadyTime(90_000_000), seq: SENTINEL }));
         sender.sent(SteadyTime(90_000_000));
-        assert_eq!(sender.due(), Some(Due { at: SteadyTime(290_000_000), seq: SENTINEL }));
+        assert_eq!(sender.due(), Some(ScheduledPacket { at: SteadyTime(290_000_000), seq: SENTINEL }));
         assert_eq!((sender.attempted(), sender.is_streaming()), (5, false));
         sender.stop();
         assert_eq!(sender.due(), None);
@@ -196,7 +198,7 @@ mod tests {
     fn a_packet_that_cannot_be_sent_keeps_its_number() {
         let mut sender = StreamSender::new(&spec(3, Span(10), Schedule::Burst { size: 2 }), SteadyTime(0));
         sender.failed(SteadyTime(0));
-        assert_eq!(sender.due(), Some(Due { at: SteadyTime(0), seq: 1 }));
+        assert_eq!(sender.due(), Some(ScheduledPacket { at: SteadyTime(0), seq: 1 }));
         sender.sent(SteadyTime(1));
         sender.sent(SteadyTime(20));
         assert_eq!((sender.attempted(), sender.failures()), (3, 1));

@@ -1,6 +1,6 @@
 //! The fields of FEEDBACK: what a receiver knows of a stream that still runs, in less than 200 bytes.
 
-use super::fields::{TaggedField, Writer, fields};
+use super::fields::{FieldWriter, TaggedField, fields};
 use super::messages::required;
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{DecodeError, Message};
@@ -10,7 +10,7 @@ use jitlat_core::so_far::{Latest, ReceivedSoFar};
 const NAME: &str = "FEEDBACK";
 
 /// Appends the fields of what is known of `flow`.
-pub(super) fn encode(flow: FlowId, m: &ReceivedSoFar, w: &mut Writer<'_>) {
+pub(super) fn encode(flow: FlowId, m: &ReceivedSoFar, w: &mut FieldWriter<'_>) {
     w.u8(1, flow.0);
     let counts = [m.received, m.missing, m.duplicates, m.reordered];
     w.bytes(2, counts.map(u64::to_be_bytes).as_flattened());

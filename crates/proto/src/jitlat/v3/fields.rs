@@ -13,9 +13,9 @@ const MAX_TEXT: usize = 1024;
 const MAX_NOTES: usize = 32;
 
 /// Appends fields to a frame.
-pub(super) struct Writer<'a>(pub &'a mut Vec<u8>);
+pub(super) struct FieldWriter<'a>(pub &'a mut Vec<u8>);
 
-impl Writer<'_> {
+impl FieldWriter<'_> {
     /// Appends a field. Values are truncated at 65 535 bytes; only texts can be that long, and they are truncated
     /// before.
     pub fn bytes(&mut self, tag: u8, value: &[u8]) {
@@ -56,9 +56,9 @@ impl Writer<'_> {
     }
 
     /// Appends a field that contains fields.
-    pub fn nested(&mut self, tag: u8, fill: impl FnOnce(&mut Writer<'_>)) {
+    pub fn nested(&mut self, tag: u8, fill: impl FnOnce(&mut FieldWriter<'_>)) {
         let mut inner = Vec::new();
-        fill(&mut Writer(&mut inner));
+        fill(&mut FieldWriter(&mut inner));
         self.bytes(tag, &inner);
     }
 

@@ -1,6 +1,6 @@
 //! The fields of every version-3 message.
 
-use super::fields::{TaggedField, Writer, fields};
+use super::fields::{FieldWriter, TaggedField, fields};
 use super::{feedback, schedule};
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{
@@ -11,7 +11,7 @@ use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
 use jitlat_core::spec::SpecError;
-use jitlat_core::{Direction, Dscp, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_core::{Direction, Dscp, Schedule, Span, StampSource, TestSpec, Transport};
 
 /// The type octet of a frame.
 mod kind {
@@ -38,7 +38,7 @@ mod kind {
 /// Appends the type and fields of `message`.
 pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
     out.push(kind_of(message));
-    let w = &mut Writer(out);
+    let w = &mut FieldWriter(out);
     match message {
         Message::Hello(m) => {
             w.u8(1, m.min_version);
@@ -134,7 +134,7 @@ fn kind_of(message: &Message) -> u8 {
     }
 }
 
-fn encode_flow(flow: &FlowRequest, w: &mut Writer<'_>) {
+fn encode_flow(flow: &FlowRequest, w: &mut FieldWriter<'_>) {
     let spec = &flow.spec;
     w.u8(1, direction_number(spec.direction()));
     w.u8(2, spec.transport().number());
@@ -148,7 +148,7 @@ fn encode_flow(flow: &FlowRequest, w: &mut Writer<'_>) {
     w.u8(10, flow.stamps as u8);
 }
 
-fn encode_chunk(m: &Chunk, w: &mut Writer<'_>) {
+fn encode_chunk(m: &Chunk, w: &mut FieldWriter<'_>) {
     w.u8(1, m.flow.0);
     w.u32(2, m.index);
     let data = rows::encode(&m.data);
@@ -167,7 +167,7 @@ fn encode_chunk(m: &Chunk, w: &mut Writer<'_>) {
     }
 }
 
-fn encode_results(m: &Results, w: &mut Writer<'_>) {
+fn encode_results(m: &Results, w: &mut FieldWriter<'_>) {
     w.u8(1, m.flow.0);
     w.u32(2, m.chunks);
     w.u64(3, m.count);
@@ -392,8 +392,8 @@ fn direction_of(field: &TaggedField<'_>) -> Result<Direction, DecodeError> {
 }
 
 /// Unknown sources count as the program's own.
-fn source_of(number: u8) -> Source {
-    Source::ALL.get(usize::from(number)).copied().unwrap_or(Source::User)
+fn source_of(number: u8) -> StampSource {
+    StampSource::ALL.get(usize::from(number)).copied().unwrap_or(StampSource::User)
 }
 
 fn accept(bytes: &[u8]) -> Result<Message, DecodeError> {

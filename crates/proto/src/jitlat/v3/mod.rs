@@ -11,14 +11,14 @@ mod schedule;
 pub use frame::{MAX_FRAME, PREFACE};
 pub use rows::checksum;
 
-use super::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
+use super::auth::{ConnectionSide, PresharedKey, SEAL_LEN, Seal, Transcript};
 use super::message::{DecodeError, Message};
 
 /// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame, in addition to what it is
 /// fed at once.
 #[derive(Debug)]
-pub struct Codec {
-    side: Side,
+pub struct CodecV3 {
+    side: ConnectionSide,
     incoming: Vec<u8>,
     consumed: usize,
     preface_sent: bool,
@@ -37,10 +37,10 @@ struct Seals {
     theirs: Seal,
 }
 
-impl Codec {
+impl CodecV3 {
     /// The codec of `side`.
-    pub fn new(side: Side) -> Codec {
-        Codec {
+    pub fn new(side: ConnectionSide) -> CodecV3 {
+        CodecV3 {
             side,
             incoming: Vec::new(),
             consumed: 0,
@@ -81,18 +81,18 @@ impl Codec {
     }
 
     /// The proof that we have `key`, for the message to be sent next.
-    pub fn prove(&mut self, key: &Key) -> Message {
+    pub fn prove(&mut self, key: &PresharedKey) -> Message {
         self.listen_back();
         Message::Proof(self.transcript.prove(key, self.side))
     }
 
     /// Whether the proof just received is the peer's.
-    pub(crate) fn verify(&self, key: &Key, proof: &[u8]) -> bool {
+    pub(crate) fn verify(&self, key: &PresharedKey, proof: &[u8]) -> bool {
         self.transcript.verify(key, self.side.other(), proof)
     }
 
     /// Both proofs have been exchanged: from here on every frame is sealed, both ways.
-    pub fn seal(&mut self, key: &Key) {
+    pub fn seal(&mut self, key: &PresharedKey) {
         self.listen_back();
         let seal = |side| self.transcript.seal(key, side);
         self.seals = Some(Seals { ours: seal(self.side), theirs: seal(self.side.other()) });
@@ -109,7 +109,7 @@ impl Codec {
         self.last_received.clear();
     }
 
-    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
+    /// Adds received bytes; then call [`decode`](CodecV3::decode) until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;

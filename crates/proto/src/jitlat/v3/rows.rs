@@ -2,7 +2,7 @@
 
 use crate::jitlat::message::ChunkData;
 use jitlat_core::record::Moment;
-use jitlat_core::{Flags, PacketRecord, Source, Span, Stamp, WallTime};
+use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 
 /// Bytes of a record.
 pub(crate) const ROW_LEN: usize = field::KNOWN.end();
@@ -81,7 +81,7 @@ fn record(row: &[u8]) -> Option<PacketRecord> {
     for (moment, at, shift) in [(Moment::Sent, field::SENT, 0), (Moment::Arrived, field::ARRIVED, 4)] {
         let time = at.read(row)?;
         if time != MISSING_TIME {
-            let source = Source::ALL[usize::from(sources >> shift & 3)];
+            let source = StampSource::ALL[usize::from(sources >> shift & 3)];
             record.set(moment, Stamp { at: WallTime(time), source });
         }
     }

@@ -9,7 +9,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
 use jitlat_core::{
-    Direction, Dscp, Flags, PacketRecord, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime,
+    Direction, Dscp, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ fn text() -> impl Strategy<Value = String> {
     "[a-zé ü0-9.-]{0,40}"
 }
 
-fn source() -> impl Strategy<Value = Source> {
-    prop::sample::select(Source::ALL.to_vec())
+fn source() -> impl Strategy<Value = StampSource> {
+    prop::sample::select(StampSource::ALL.to_vec())
 }
 
 fn sync() -> impl Strategy<Value = SyncState> {
@@ -240,11 +240,11 @@ fn any_message() -> impl Strategy<Value = Message> {
 
 // ---- properties -----------------------------------------------------------------------------------
 
-fn pair() -> (Codec, Codec) {
-    (Codec::new(Side::Client), Codec::new(Side::Server))
+fn pair() -> (CodecV3, CodecV3) {
+    (CodecV3::new(ConnectionSide::Client), CodecV3::new(ConnectionSide::Server))
 }
 
-fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
+fn drain(codec: &mut CodecV3) -> Result<Vec<Message>, DecodeError> {
     let mut got = Vec::new();
     while let Some(message) = codec.decode()? {
         got.push(message);
@@ -253,7 +253,7 @@ fn drain(codec: &mut Codec) -> Result<Vec<Message>, DecodeError> {
 }
 
 /// Feeds `bytes` in pieces of the given sizes.
-fn feed_in_pieces(codec: &mut Codec, bytes: &[u8], sizes: &[usize]) -> Result<Vec<Message>, DecodeError> {
+fn feed_in_pieces(codec: &mut CodecV3, bytes: &[u8], sizes: &[usize]) -> Result<Vec<Message>, DecodeError> {
     let (mut got, mut rest) = (Vec::new(), bytes);
     for size in sizes.iter().copied().chain([usize::MAX]) {
         let (piece, tail) = rest.split_at(size.min(rest.len()));
@@ -264,8 +264,8 @@ fn feed_in_pieces(codec: &mut Codec, bytes: &[u8], sizes: &[usize]) -> Result<Ve
     Ok(got)
 }
 
-fn seal_both(client: &mut Codec, server: &mut Codec) {
-    let key = Key::from_file_contents(b"0123456789abcdef").unwrap();
+fn seal_both(client: &mut CodecV3, server: &mut CodecV3) {
+    let key = PresharedKey::from_file_contents(b"0123456789abcdef").unwrap();
     client.seal(&key);
     server.seal(&key);
 }
@@ -357,7 +357,7 @@ fn the_worked_example_is_what_is_sent() {
         TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span::millis(20), Schedule::Periodic).unwrap();
     spec.src_port = 33101;
     let request = Message::Request(Request {
-        flows: vec![FlowRequest { spec, stamps: Source::Kernel }],
+        flows: vec![FlowRequest { spec, stamps: StampSource::Kernel }],
         ..Request::default()
     });
     let (mut client, mut server) = pair();
@@ -394,7 +394,8 @@ const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 
 fn the_worked_row_is_what_is_sent() {
     let mut record =
         PacketRecord::one_way(2, WallTime(1_246_650_331_463_856_200), WallTime(1_246_650_331_464_150_000));
-    record.set(Moment::Arrived, Stamp { at: WallTime(1_246_650_331_464_150_000), source: Source::Kernel });
+    record
+        .set(Moment::Arrived, Stamp { at: WallTime(1_246_650_331_464_150_000), source: StampSource::Kernel });
     record.set_receive_lag(Some(Span::micros(3)));
     record.set_size(Some(80));
     record.set_ttl(Some(64));
@@ -446,7 +447,7 @@ fn nonsense_is_refused_at_once() {
 fn a_damaged_chunk_is_noticed() {
     // Behind the stamps: their source; and in the second case five bytes a packet, and their checksum.
     for (entered, behind) in [(vec![], 4), (vec![1, 1, 2], 7)] {
-        let data = ChunkData::Stamps(Source::Kernel, vec![1, 2, 3], entered);
+        let data = ChunkData::Stamps(StampSource::Kernel, vec![1, 2, 3], entered);
         let message = Message::Chunk(Chunk { flow: FlowId(0), index: 9, crc: checksum(&data), data });
         let (mut client, mut server) = pair();
         let mut bytes = Vec::new();
@@ -462,7 +463,7 @@ fn a_damaged_chunk_is_noticed() {
 fn times_in_the_servers_queue_come_with_its_stamps() {
     let (hour, missing) = (3_600_000_000_000, i64::MIN);
     let chunk = |entered: Vec<i64>| {
-        let data = ChunkData::Stamps(Source::Kernel, vec![hour, 2 * hour, missing, 900], entered);
+        let data = ChunkData::Stamps(StampSource::Kernel, vec![hour, 2 * hour, missing, 900], entered);
         Message::Chunk(Chunk { flow: FlowId(1), index: 0, crc: checksum(&data), data })
     };
     let (mut client, mut server) = pair();
@@ -498,7 +499,7 @@ fn every_schedule_arrives_as_it_was_asked_for() {
     let others = [Schedule::Periodic, Schedule::Poisson { seed: 9 }, Schedule::Burst { size: 3 }];
     for schedule in random.into_iter().chain(others) {
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(1), schedule).unwrap();
-        let flows = vec![FlowRequest { spec, stamps: Source::Kernel }];
+        let flows = vec![FlowRequest { spec, stamps: StampSource::Kernel }];
         let request = Message::Request(Request { flows, host: HostFacts::default() });
         let (mut client, mut server) = pair();
         let mut bytes = Vec::new();
@@ -514,7 +515,7 @@ fn a_message_of_too_many_streams_is_refused() {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(1), Schedule::Periodic).unwrap();
     for (flows, fits) in [(MAX_FLOWS, true), (MAX_FLOWS + 1, false)] {
-        let asked = vec![FlowRequest { spec: spec.clone(), stamps: Source::Kernel }; flows];
+        let asked = vec![FlowRequest { spec: spec.clone(), stamps: StampSource::Kernel }; flows];
         let accepted = vec![FlowAccept { port: 2667, token: None }; flows];
         let (mut client, mut server) = pair();
         let mut bytes = Vec::new();
@@ -543,9 +544,9 @@ fn the_largest_messages_fit_a_frame() {
     let mut r = PacketRecord::new(0);
     r.set_ttl(Some(1));
     let records = ChunkData::Records(vec![r; crate::jitlat::recording::CHUNK]);
-    let stamps = ChunkData::Stamps(Source::Kernel, vec![0; STAMP_CHUNK], vec![0; STAMP_CHUNK]);
+    let stamps = ChunkData::Stamps(StampSource::Kernel, vec![0; STAMP_CHUNK], vec![0; STAMP_CHUNK]);
     let spec = TestSpec::default();
-    let flows = vec![FlowRequest { spec, stamps: Source::Kernel }; MAX_FLOWS];
+    let flows = vec![FlowRequest { spec, stamps: StampSource::Kernel }; MAX_FLOWS];
     let messages = [
         Message::Request(Request { flows, host: host.clone() }),
         Message::Results(Results { host, failure: Some(text()), ..Results::none(FlowId(0)) }),
@@ -568,7 +569,8 @@ fn feedback_is_small_and_its_delays_are_in_order() {
     let latest = Latest { received: 50, delays: Some([1, 2, 3, 4]) };
     let (silence, jitter) = (Some(Span(1)), Some(Span(2)));
     let so_far = ReceivedSoFar { received: 7, delays, latest, silence, jitter, ..ReceivedSoFar::default() };
-    let (mut server, mut client) = (Codec::new(Side::Server), Codec::new(Side::Client));
+    let (mut server, mut client) =
+        (CodecV3::new(ConnectionSide::Server), CodecV3::new(ConnectionSide::Client));
     let mut bytes = Vec::new();
     server.encode(&Message::KeepAlive, &mut bytes);
     client.feed(&bytes);

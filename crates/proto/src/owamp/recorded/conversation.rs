@@ -1,13 +1,13 @@
 //! The messages of a recorded conversation, in order.
 
 use super::Streams;
-use crate::amp::Accept;
-use crate::amp::crypto::{Incoming, Outgoing};
+use crate::amp::AcceptCode;
+use crate::amp::crypto::{IncomingBytes, OutgoingBytes};
 use crate::amp::message::{
-    AcceptSession, HMAC_LEN, Request, SHORT_LEN, command, write_start, write_start_ack,
+    AcceptSession, HMAC_LEN, RequestSession, SHORT_LEN, command, write_start, write_start_ack,
 };
 use crate::owamp::fetch::{DataReader, DataWriter};
-use crate::owamp::message::{Fetch, FetchAck, Slot, Stop};
+use crate::owamp::message::{FetchAck, FetchSession, ScheduleSlot, StopSessions};
 use crate::owamp::{SessionData, TestSession, Unusable};
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     Request(TestSession, AcceptSession),
-    Start(Accept),
-    Stop { client: Stop, server: Stop },
-    Fetch(Fetch, Result<Arc<SessionData>, Accept>),
+    Start(AcceptCode),
+    Stop { client: StopSessions, server: StopSessions },
+    Fetch(FetchSession, Result<Arc<SessionData>, AcceptCode>),
 }
 
-fn signed(incoming: &mut Incoming, len: usize) -> Vec<u8> {
+fn signed(incoming: &mut IncomingBytes, len: usize) -> Vec<u8> {
     incoming.take_signed(len).expect("recorded whole").expect("signed with the keys of the connection")
 }
 
-fn stop(incoming: &mut Incoming) -> Stop {
-    let len = Stop::len_of(incoming.readable(), 16).unwrap().unwrap();
-    Stop::parse(&signed(incoming, len)).unwrap()
+fn stop(incoming: &mut IncomingBytes) -> StopSessions {
+    let len = StopSessions::len_of(incoming.readable(), 16).unwrap().unwrap();
+    StopSessions::parse(&signed(incoming, len)).unwrap()
 }
 
 impl Message {
@@ -35,9 +35,12 @@ impl Message {
         let (client, server) = (&mut streams.client.0, &mut streams.server.0);
         Some(match client.first()? {
             command::REQUEST_SESSION => {
-                let request = Request::parse(&signed(client, Request::LEN)).unwrap();
-                let slots = signed(client, request.slots as usize * Slot::LEN + HMAC_LEN);
-                let slots = slots.chunks(Slot::LEN).map(|slot| Slot::parse(slot).unwrap().unwrap()).collect();
+                let request = RequestSession::parse(&signed(client, RequestSession::LEN)).unwrap();
+                let slots = signed(client, request.slots as usize * ScheduleSlot::LEN + HMAC_LEN);
+                let slots = slots
+                    .chunks(ScheduleSlot::LEN)
+                    .map(|slot| ScheduleSlot::parse(slot).unwrap().unwrap())
+                    .collect();
                 let answer = AcceptSession::parse(&signed(server, AcceptSession::LEN)).unwrap();
                 Message::Request(TestSession { request, slots }, answer)
             }
@@ -47,7 +50,7 @@ impl Message {
             }
             command::STOP => Message::Stop { client: stop(client), server: stop(server) },
             command::FETCH_SESSION => {
-                let fetch = Fetch::parse(&signed(client, Fetch::LEN)).unwrap();
+                let fetch = FetchSession::parse(&signed(client, FetchSession::LEN)).unwrap();
                 let data = match DataReader::new(fetch.sid, 1000).poll(server) {
                     Ok(data) => Ok(Arc::new(data.expect("recorded whole"))),
                     Err(Unusable::Refused(accept)) => Err(accept),
@@ -60,7 +63,7 @@ impl Message {
     }
 
     /// Sends what the client sent.
-    pub(super) fn say_command(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
+    pub(super) fn say_command(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(session, _) => {
@@ -77,7 +80,7 @@ impl Message {
     }
 
     /// Sends what the server sent.
-    pub(super) fn say_answer(&self, outgoing: &mut Outgoing, out: &mut Vec<u8>) {
+    pub(super) fn say_answer(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(_, answer) => answer.write(&mut bytes),

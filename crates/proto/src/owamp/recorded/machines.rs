@@ -3,12 +3,12 @@
 
 use super::conversation::Message;
 use super::{captures, *};
-use crate::amp::message::Request;
-use crate::amp::{Accept, Random, Reason, Sid, Step, Users};
+use crate::amp::message::RequestSession;
+use crate::amp::{AcceptCode, AmpEndReason, AmpStep, ServerRandom, Sid, Users};
 use crate::machine::{Machine, Tick};
-use crate::owamp::client::{self, Client, Config};
+use crate::owamp::client::{self, Client, OwampOptions};
 use crate::owamp::server::{self, Server};
-use crate::owamp::{Owner, Rules, SessionData, Unusable, Wish};
+use crate::owamp::{OwampRules, OwampSessionSpec, Owner, SessionData, Unusable};
 use core::net::SocketAddr;
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
@@ -52,7 +52,7 @@ impl Names {
 /// Recorded connections that were accepted.
 fn let_in() -> Vec<Recorded> {
     let all = captures().into_iter().flat_map(|c| c.connections);
-    all.filter(|c| c.server_start().is_some_and(|s| s.accept == Accept::Ok)).collect()
+    all.filter(|c| c.server_start().is_some_and(|s| s.accept == AcceptCode::Ok)).collect()
 }
 
 fn hosts(recorded: &Recorded) -> (SocketAddr, SocketAddr) {
@@ -71,36 +71,36 @@ struct ReplayedServer {
     server: Server,
     now: Tick,
     said: Vec<u8>,
-    events: Vec<server::Event>,
+    events: Vec<server::OwampServerEvent>,
 }
 
 impl ReplayedServer {
     fn receive(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
         for piece in bytes.chunks(13) {
-            self.server.handle(self.now, server::Input::Bytes(piece));
+            self.server.handle(self.now, server::OwampServerInput::Bytes(piece));
             while let Some(event) = self.server.poll_event() {
                 let input = match (&event, message) {
-                    (server::Event::Open(asked), Some(Message::Request(_, answer))) => {
-                        Some(server::Input::Opened(match answer.accept {
-                            Accept::Ok => {
+                    (server::OwampServerEvent::Open(asked), Some(Message::Request(_, answer))) => {
+                        Some(server::OwampServerInput::Opened(match answer.accept {
+                            AcceptCode::Ok => {
                                 names.0.push((answer.sid, asked.session.sid()));
                                 Ok(answer.port)
                             }
                             refused => Err(refused),
                         }))
                     }
-                    (server::Event::Fetch(_, owner), Some(Message::Fetch(_, data))) => {
+                    (server::OwampServerEvent::Fetch(_, owner), Some(Message::Fetch(_, data))) => {
                         assert_eq!(*owner, self.server.owner());
                         let named = data.as_ref().ok().map(|data| {
                             let mut data: SessionData = (**data).clone();
                             data.session.request.sid = names.ours(data.session.request.sid);
                             Arc::new(data)
                         });
-                        Some(server::Input::Found(named))
+                        Some(server::OwampServerInput::Found(named))
                     }
-                    (server::Event::StopSending, Some(Message::Stop { server, .. })) => {
+                    (server::OwampServerEvent::StopSending, Some(Message::Stop { server, .. })) => {
                         for session in server.sessions.clone() {
-                            self.server.handle(self.now, server::Input::Sent(session));
+                            self.server.handle(self.now, server::OwampServerInput::Sent(session));
                         }
                         None
                     }
@@ -123,9 +123,9 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         let (greeting, start) = (recorded.greeting(), recorded.server_start().unwrap());
         let keyed = recorded.keys().is_some();
         let users = if keyed { Users::one(USER, SECRET) } else { Users::default() };
-        let rules = Rules { users, rounds: greeting.count, ..Rules::default() };
+        let rules = OwampRules { users, rounds: greeting.count, ..OwampRules::default() };
         let iv = start.server_iv;
-        let random = Random { challenge: greeting.challenge, salt: greeting.salt, iv, sid: [7; 4] };
+        let random = ServerRandom { challenge: greeting.challenge, salt: greeting.salt, iv, sid: [7; 4] };
         let ((peer, local), now) = (hosts(&recorded), now(&recorded));
         let server = Server::new(rules, peer, local, now.wall, random, now);
         let mut replayed = ReplayedServer { server, now, said: Vec::new(), events: Vec::new() };
@@ -135,7 +135,7 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
 
         // Everything sent after the set-up equals the recording.
         let mut streams = recorded.streams();
-        let (mut ours, mut theirs) = (Incoming::default(), Outgoing::default());
+        let (mut ours, mut theirs) = (IncomingBytes::default(), OutgoingBytes::default());
         if let Some(keys) = recorded.keys() {
             ours.protect(&keys, &iv);
             theirs.protect(&keys, &iv);
@@ -155,27 +155,32 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
             names.in_message(&message).say_answer(&mut theirs, &mut answer);
             assert_eq!(replayed.said, answer, "{name}: {message:?}");
         }
-        replayed.server.handle(now, server::Input::Closed);
-        assert!(matches!(replayed.server.poll_event(), Some(server::Event::Over(Reason::Closed))));
+        replayed.server.handle(now, server::OwampServerInput::Closed);
+        assert!(matches!(
+            replayed.server.poll_event(),
+            Some(server::OwampServerEvent::Over(AmpEndReason::Closed))
+        ));
         let owner = replayed.server.owner();
         assert_eq!(owner == Owner::User(USER.to_owned()), keyed, "{name}: {owner:?}");
         // An account of each session that came in.
-        let count = |wanted: fn(&server::Event) -> bool| replayed.events.iter().filter(|e| wanted(e)).count();
-        let received = count(|e| matches!(e, server::Event::Received(_)));
-        let up = count(|e| matches!(e, server::Event::Open(a) if a.direction == Direction::Up));
+        let count = |wanted: fn(&server::OwampServerEvent) -> bool| {
+            replayed.events.iter().filter(|e| wanted(e)).count()
+        };
+        let received = count(|e| matches!(e, server::OwampServerEvent::Received(_)));
+        let up = count(|e| matches!(e, server::OwampServerEvent::Open(a) if a.direction == Direction::Up));
         let refused = usize::from(name.starts_with("refused"));
         assert_eq!(received + refused, up, "{name}: {:?}", replayed.events);
     }
 }
 
-fn wish(request: &Request, slots: &[crate::owamp::Slot]) -> Wish {
+fn wish(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> OwampSessionSpec {
     let up = request.conf_receiver != 0;
     let (near, far) = if up {
         (SocketAddr::new(request.sender, request.sender_port), request.receiver)
     } else {
         (SocketAddr::new(request.receiver, request.receiver_port), request.sender)
     };
-    Wish {
+    OwampSessionSpec {
         direction: if up { Direction::Up } else { Direction::Down },
         near,
         far,
@@ -188,7 +193,7 @@ fn wish(request: &Request, slots: &[crate::owamp::Slot]) -> Wish {
 }
 
 /// A client that requests what the recorded one requested.
-fn config(recorded: &Recorded) -> Config {
+fn config(recorded: &Recorded) -> OwampOptions {
     let keys = recorded.keys();
     let mut random = [0; 64];
     if let Some(keys) = &keys {
@@ -206,14 +211,14 @@ fn config(recorded: &Recorded) -> Config {
         Message::Fetch(fetch, _) if sessions.is_empty() => Some(*fetch),
         _ => None,
     });
-    Config {
+    OwampOptions {
         mode: recorded.mode(),
         user: keys.map(|_| (USER.to_owned(), SECRET.to_vec())),
         fetches: fetches.collect(),
         sessions,
         lead: Span::seconds(1),
         most_records: 1000,
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random,
         sid: [9; 4],
     }
@@ -223,13 +228,13 @@ struct ReplayedClient {
     client: Client,
     now: Tick,
     said: Vec<u8>,
-    events: Vec<client::Event>,
+    events: Vec<client::OwampClientEvent>,
 }
 
 impl ReplayedClient {
     fn receive(&mut self, bytes: &[u8], message: Option<&Message>, names: &mut Names) {
         for piece in bytes.chunks(7) {
-            self.client.handle(self.now, client::Input::Bytes(piece));
+            self.client.handle(self.now, client::OwampClientInput::Bytes(piece));
             self.obey(message, names);
         }
     }
@@ -239,14 +244,16 @@ impl ReplayedClient {
             while self.client.poll_transmit(self.now, &mut self.said) {}
             let Some(event) = self.client.poll_event() else { return };
             match (&event, message) {
-                (client::Event::Granted(granted), Some(Message::Request(_, answer))) => {
+                (client::OwampClientEvent::Granted(granted), Some(Message::Request(_, answer))) => {
                     assert_eq!(granted.far.port(), answer.port);
                     names.0.push((answer.sid, granted.session.sid()));
                 }
-                (client::Event::Ready, _) => self.client.handle(self.now, client::Input::Start),
-                (client::Event::StopSending, Some(Message::Stop { client, .. })) => {
+                (client::OwampClientEvent::Ready, _) => {
+                    self.client.handle(self.now, client::OwampClientInput::Start);
+                }
+                (client::OwampClientEvent::StopSending, Some(Message::Stop { client, .. })) => {
                     for session in client.sessions.clone() {
-                        self.client.handle(self.now, client::Input::Sent(session));
+                        self.client.handle(self.now, client::OwampClientInput::Sent(session));
                     }
                 }
                 _ => {}
@@ -272,7 +279,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         let time = streams.server.0.take(ServerStart::TIME_LEN).unwrap();
         streams.server.1.put(&time, &mut Vec::new());
 
-        let (mut ours, mut theirs) = (Incoming::default(), Outgoing::default());
+        let (mut ours, mut theirs) = (IncomingBytes::default(), OutgoingBytes::default());
         if let Some(keys) = recorded.keys() {
             ours.protect(&keys, &recorded.set_up().unwrap().client_iv);
             theirs.protect(&keys, &recorded.set_up().unwrap().client_iv);
@@ -282,7 +289,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
             if let Message::Stop { .. } = message {
                 // All ends are complete; owping was first to say so, or second.
                 for (_, sid) in &names.0 {
-                    replayed.client.handle(now, client::Input::Complete(*sid));
+                    replayed.client.handle(now, client::OwampClientInput::Complete(*sid));
                 }
                 replayed.obey(Some(message), &mut names);
             }
@@ -291,7 +298,8 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
             if let Message::Request(session, _) = &mut said {
                 // Drawn by the client: when it starts, and the name of what it receives.
                 ours.feed(&command);
-                let request = Request::parse(&ours.take_signed(Request::LEN).unwrap().unwrap()).unwrap();
+                let request =
+                    RequestSession::parse(&ours.take_signed(RequestSession::LEN).unwrap().unwrap()).unwrap();
                 ours.take_signed(session.slots.len() * 16 + 16).unwrap().unwrap();
                 let start = request.start.to_nanos(now.wall) - now.wall;
                 assert!(start >= Span::seconds(1), "{name}: {start:?}");
@@ -311,8 +319,8 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         }
         let refused = name == "refused-second-session";
         let ended = match replayed.events.last() {
-            Some(client::Event::Over) => !refused,
-            Some(client::Event::Failed(failure)) => {
+            Some(client::OwampClientEvent::Over) => !refused,
+            Some(client::OwampClientEvent::Failed(failure)) => {
                 refused && failure.to_string().contains("asking for a session")
             }
             _ => false,
@@ -321,7 +329,9 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         for message in &messages {
             let Message::Fetch(fetch, data) = names.in_message(message) else { continue };
             let fetched = replayed.events.iter().find_map(|e| match e {
-                client::Event::Fetched(sid, fetched) if *sid == fetch.sid => Some((**fetched).clone()),
+                client::OwampClientEvent::Fetched(sid, fetched) if *sid == fetch.sid => {
+                    Some((**fetched).clone())
+                }
                 _ => None,
             });
             assert_eq!(fetched, Some(data.map(|d| (*d).clone()).map_err(Unusable::Refused)), "{name}");
@@ -338,29 +348,29 @@ fn refusals_are_reported_with_what_to_try() {
         }
         let now = now(&recorded);
         let mut config = match recorded.server_start() {
-            Some(start) if start.accept == Accept::Ok => config(&recorded),
-            _ => Config {
+            Some(start) if start.accept == AcceptCode::Ok => config(&recorded),
+            _ => OwampOptions {
                 mode: recorded.mode(),
                 user: None,
                 sessions: Vec::new(),
                 lead: Span::ZERO,
                 fetches: Vec::new(),
                 most_records: 0,
-                patience: Span::seconds(5),
+                step_timeout: Span::seconds(5),
                 random: [0; 64],
                 sid: [0; 4],
             },
         };
-        if recorded.mode().is_some_and(crate::amp::Mode::is_keyed) {
+        if recorded.mode().is_some_and(crate::amp::SecurityMode::is_keyed) {
             config.user = Some(("somebody".to_owned(), b"not-the-passphrase".to_vec()));
         }
         let mut client = Client::new(config, now);
         for bytes in recorded.payloads.iter().filter(|p| !p.to_server) {
-            client.handle(now, client::Input::Bytes(&bytes.bytes));
+            client.handle(now, client::OwampClientInput::Bytes(&bytes.bytes));
             while client.poll_transmit(now, &mut Vec::new()) {}
         }
         let failure = core::iter::from_fn(|| client.poll_event()).find_map(|e| match e {
-            client::Event::Failed(failure) => Some(failure),
+            client::OwampClientEvent::Failed(failure) => Some(failure),
             _ => None,
         });
         let failure = failure.expect(name);
@@ -369,12 +379,12 @@ fn refusals_are_reported_with_what_to_try() {
                 (None, "offers the modes encrypted; none that can be used: give a user")
             }
             "refused-policy-openmode" => (None, "offers the modes authenticated, encrypted"),
-            "refused-bandwidth" | "refused-disk" => (Some(Step::Request), "refused without a reason"),
-            _ => (Some(Step::SetUp), "are the user and the passphrase right?"),
+            "refused-bandwidth" | "refused-disk" => (Some(AmpStep::Request), "refused without a reason"),
+            _ => (Some(AmpStep::SetUp), "are the user and the passphrase right?"),
         };
         assert!(failure.to_string().contains(text), "{name}: {failure}");
         if let Some(step) = step {
-            assert_eq!(failure, client::Failure::Refused { step, accept: Accept::Failure }, "{name}");
+            assert_eq!(failure, client::AmpFailure::Refused { step, accept: AcceptCode::Failure }, "{name}");
         }
         assert_eq!(client.poll_timeout(), None);
     }

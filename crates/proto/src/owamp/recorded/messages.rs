@@ -2,8 +2,8 @@
 
 use super::conversation::Message;
 use super::{captures, *};
-use crate::amp::{Accept, Mode, Origin, TestKeys};
-use crate::owamp::packet::{self, LONGEST, TestPacket};
+use crate::amp::{AcceptCode, PacketOrigin, SecurityMode, TestKeys};
+use crate::owamp::packet::{self, MAX_LEN, TestPacket};
 use jitlat_core::ntp::NtpTime;
 
 #[test]
@@ -17,14 +17,14 @@ fn known_answers() {
     assert_eq!(hex(&keys.hmac), "c13a46b215ba3c1a0e91125d80c6a6191b5f76adcf046d8d4fa9275b989b8049");
     let Message::Request(_, answer) = &recorded.messages()[0] else { panic!() };
     assert_eq!(answer.sid.to_string(), "0a580002eeacbe4830374ff8ba8a3945");
-    let test = TestKeys::new(Mode::Authenticated, &keys, &answer.sid).unwrap();
-    let mut packet = [0; LONGEST];
+    let test = TestKeys::new(SecurityMode::Authenticated, &keys, &answer.sid).unwrap();
+    let mut packet = [0; MAX_LEN];
     let first = TestPacket {
         seq: 0,
         sent: NtpTime(0xeeac_be49_2aa4_2289),
         error: jitlat_core::ntp::ErrorEstimate(1),
     };
-    assert_eq!(first.write(Some(&test), &mut packet), LONGEST);
+    assert_eq!(first.write(Some(&test), &mut packet), MAX_LEN);
     let known = "76715388bb3ef81d34dd10e63201add8eeacbe492aa422890001000000000000\
                  19b938f1ed54eee83ff9f1b0a8524920";
     assert_eq!(hex(&packet), known.replace(' ', ""));
@@ -45,7 +45,7 @@ fn every_control_message_decodes_and_re_encodes() {
         };
         let start = recorded.server_start().unwrap();
         start.write(&mut bytes);
-        if start.accept != Accept::Ok {
+        if start.accept != AcceptCode::Ok {
             bytes.extend([0; ServerStart::TIME_LEN]);
             assert_eq!(bytes, recorded.said(false), "{name}");
             continue;
@@ -76,7 +76,7 @@ fn every_test_packet_opens_and_seals_to_itself() {
     let mut packets = 0;
     for capture in captures() {
         for recorded in &capture.connections {
-            for message in if recorded.keys().is_some() || recorded.mode() == Some(Mode::Open) {
+            for message in if recorded.keys().is_some() || recorded.mode() == Some(SecurityMode::Open) {
                 recorded.messages()
             } else {
                 Vec::new()
@@ -96,11 +96,11 @@ fn every_test_packet_opens_and_seals_to_itself() {
                     assert_eq!((sent.ttl, sent.tos >> 2), (255, session.request.dscp().unwrap()));
                     let read = TestPacket::parse(keys.as_ref(), &sent.bytes).unwrap();
                     assert!(read.seq < session.request.packets);
-                    let mut again = [0; LONGEST];
+                    let mut again = [0; MAX_LEN];
                     assert_eq!(read.write(keys.as_ref(), &mut again), len);
                     assert_eq!(again[..len], sent.bytes[..len], "{}", capture.name);
                     if let Some(other) = &other {
-                        let origin = Origin::Sender;
+                        let origin = PacketOrigin::Sender;
                         assert!(!other.open(origin, &mut sent.bytes.clone()));
                         assert!(TestPacket::parse(Some(other), &sent.bytes).is_err());
                     }

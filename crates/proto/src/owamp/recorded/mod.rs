@@ -7,7 +7,7 @@ mod messages;
 mod printed;
 mod sessions;
 
-use crate::amp::crypto::{Incoming, Outgoing, SessionKeys, derive};
+use crate::amp::crypto::{IncomingBytes, OutgoingBytes, SessionKeys, derive};
 use crate::amp::setup::{Greeting, ServerStart, SetUp};
 use crate::wire::unhex;
 use conversation::Message;
@@ -106,15 +106,15 @@ impl Recorded {
         SessionKeys::from_token(&set_up.token, &key, &greeting.challenge)
     }
 
-    fn mode(&self) -> Option<crate::amp::Mode> {
-        crate::amp::Mode::from_bits(self.set_up()?.mode)
+    fn mode(&self) -> Option<crate::amp::SecurityMode> {
+        crate::amp::SecurityMode::from_bits(self.set_up()?.mode)
     }
 
     /// The two streams after the set-up, decrypted as they are read, and two that encrypt the same again.
     fn streams(&self) -> Streams {
         let mut streams = Streams {
-            client: (Incoming::default(), Outgoing::default()),
-            server: (Incoming::default(), Outgoing::default()),
+            client: (IncomingBytes::default(), OutgoingBytes::default()),
+            server: (IncomingBytes::default(), OutgoingBytes::default()),
         };
         if let Some(keys) = self.keys() {
             let ivs = [self.set_up().unwrap().client_iv, self.server_start().unwrap().server_iv];
@@ -141,6 +141,6 @@ impl Recorded {
 }
 
 struct Streams {
-    client: (Incoming, Outgoing),
-    server: (Incoming, Outgoing),
+    client: (IncomingBytes, OutgoingBytes),
+    server: (IncomingBytes, OutgoingBytes),
 }

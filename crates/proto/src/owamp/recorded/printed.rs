@@ -2,7 +2,7 @@
 
 use super::captures;
 use super::conversation::Message;
-use crate::owamp::{DataRecord, SessionData, Statistics, Style};
+use crate::owamp::{DataRecord, OwpingOptions, SessionData, Statistics};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
 /// The text of each capture that has results.
@@ -59,8 +59,8 @@ impl Command {
         self.line.split(' ').any(|word| word == option)
     }
 
-    fn style(&self) -> Style {
-        Style {
+    fn style(&self) -> OwpingOptions {
+        OwpingOptions {
             bucket: self.option("-b").map_or(0.0001, |b| b.parse().unwrap()),
             percentiles: self
                 .option("-a")
@@ -135,7 +135,7 @@ fn raw_lines_that_are_read_are_the_same_written() {
                 |line: &&str| line.split(' ').count() == 8 && line.starts_with(|c: char| c.is_ascii_digit());
             let read: Vec<&str> = command.output.lines().filter(of_a_record).collect();
             data.records = read.iter().map(|line| record(line)).collect();
-            let ours = Statistics { data, style: Style::default() }.raw();
+            let ours = Statistics { data, style: OwpingOptions::default() }.raw();
             assert_eq!(ours.lines().collect::<Vec<_>>(), read, "{name}");
             lines += read.len();
         }

@@ -4,9 +4,9 @@ use super::conversation::Message;
 use super::{captures, *};
 use crate::amp::{Sid, TestKeys};
 use crate::machine::Tick;
-use crate::owamp::packet::{self, LONGEST, TestPacket};
+use crate::owamp::packet::{self, MAX_LEN, TestPacket};
 use crate::owamp::{DataRecord, SessionData, SessionReceiver, SessionSender, TestSession};
-use crate::twoway::Arrival;
+use crate::twoway::RequestArrival;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -34,7 +34,7 @@ fn known_sessions() -> Vec<KnownSession> {
     let mut sessions = Vec::new();
     for capture in captures() {
         for recorded in capture.connections.iter().filter(|c| c.set_up().is_some()) {
-            if recorded.server_start().is_none_or(|s| s.accept != crate::amp::Accept::Ok) {
+            if recorded.server_start().is_none_or(|s| s.accept != crate::amp::AcceptCode::Ok) {
                 continue;
             }
             let messages = recorded.messages();
@@ -48,13 +48,13 @@ fn known_sessions() -> Vec<KnownSession> {
                     ));
                 }
                 let mut bytes = Vec::new();
-                message.say_command(&mut Outgoing::default(), &mut bytes);
+                message.say_command(&mut OutgoingBytes::default(), &mut bytes);
                 offset += bytes.len();
             }
             let Some((stopped, said)) = stop else { continue };
             for message in &messages {
                 let Message::Request(mut session, answer) = message.clone() else { continue };
-                if answer.accept != crate::amp::Accept::Ok {
+                if answer.accept != crate::amp::AcceptCode::Ok {
                     continue;
                 }
                 let up = session.request.conf_receiver != 0;
@@ -124,7 +124,7 @@ impl KnownSession {
             SessionReceiver::new(&self.session, self.keys.clone(), self.len, sender, Some(port));
         for (at, error, packet) in arrivals {
             let from = SocketAddr::new(sender, packet.source_port);
-            let arrival = Arrival { from, at, ttl: Some(packet.ttl), traffic_class: Some(packet.tos) };
+            let arrival = RequestArrival { from, at, ttl: Some(packet.ttl), traffic_class: Some(packet.tos) };
             let record = receiver.receive(&packet.bytes, &arrival, error).expect(self.name);
             assert_eq!((record.ttl, record.receive_error), (255, error));
         }
@@ -173,7 +173,7 @@ fn packets_are_sent_by_the_recorded_schedule() {
         let start = request.start.to_nanos(known.stopped);
         let now = Tick { wall: start - Span::seconds(1), steady: SteadyTime(0) };
         let mut sender = SessionSender::new(&known.session, known.keys.clone(), now);
-        let mut out = [0; LONGEST];
+        let mut out = [0; MAX_LEN];
         let mut skipped = 0;
         // Some packets were duplicated by hand, and some of the copies were late.
         let mut recorded: Vec<_> = known.packets.iter().map(|p| (known.packet(p), p)).collect();
@@ -221,7 +221,7 @@ fn other_senders_are_not_recorded() {
     let mut receiver =
         SessionReceiver::new(&known.session, None, 14, request.sender, Some(request.sender_port));
     let mut receive = |ip: IpAddr, port, bytes: &[u8], at| {
-        let arrival = Arrival { from: SocketAddr::new(ip, port), at, ttl: None, traffic_class: None };
+        let arrival = RequestArrival { from: SocketAddr::new(ip, port), at, ttl: None, traffic_class: None };
         receiver.receive(bytes, &arrival, ErrorEstimate::UNKNOWN).map(|r| r.ttl)
     };
     use crate::owamp::Ignored;

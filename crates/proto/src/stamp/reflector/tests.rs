@@ -1,19 +1,23 @@
 use super::*;
-use crate::stamp::sender::{Sender, StampOptions};
-use crate::twoway::{Protocol, Received};
-use jitlat_core::ntp::Format;
+use crate::stamp::sender::{StampOptions, StampSender};
+use crate::twoway::{DatagramKind, Protocol};
+use jitlat_core::ntp::TimeFormat;
 use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
 
 const NOW: WallTime = WallTime(1_795_176_909_770_314_159);
 const ERROR: ErrorEstimate = ErrorEstimate(0x8001);
 
-fn arrival() -> Arrival {
+fn arrival() -> RequestArrival {
     let from = "192.0.2.7:50000".parse().unwrap();
-    Arrival { from, at: NOW, ttl: Some(254), traffic_class: Some(46 << 2 | 1) }
+    RequestArrival { from, at: NOW, ttl: Some(254), traffic_class: Some(46 << 2 | 1) }
 }
 
-fn reflect(r: &mut Reflector, request: &[u8], a: &Arrival) -> Result<(Vec<u8>, u8), Silence> {
+fn reflect(
+    r: &mut StampSessionReflector,
+    request: &[u8],
+    a: &RequestArrival,
+) -> Result<(Vec<u8>, u8), Silence> {
     let mut answer = vec![0xee; request.len().max(112)];
     let now = Tick { wall: a.at + Span::micros(5), steady: SteadyTime(1) };
     let out = r.reflect(request, a, now, ERROR, &mut answer)?;
@@ -25,17 +29,17 @@ fn reflect(r: &mut Reflector, request: &[u8], a: &Arrival) -> Result<(Vec<u8>, u
     Ok((answer, out.dscp))
 }
 
-fn stateless() -> Reflector {
-    Reflector::new(Rules { sessions: 0, ..Rules::default() })
+fn stateless() -> StampSessionReflector {
+    StampSessionReflector::new(ReflectorRules { sessions: 0, ..ReflectorRules::default() })
 }
 
-fn exchange(options: StampOptions, r: &mut Reflector) -> (Sender, crate::twoway::Reply, u8) {
-    let mut sender = Sender::new(options);
+fn exchange(options: StampOptions, r: &mut StampSessionReflector) -> (StampSender, crate::twoway::Reply, u8) {
+    let mut sender = StampSender::new(options);
     let mut request = Vec::new();
     sender.request(41, false, NOW - Span::millis(3), &mut request);
     let (answer, dscp) = reflect(r, &request, &arrival()).unwrap();
     assert_eq!(answer.len(), request.len());
-    let Received::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{answer:x?}") };
+    let DatagramKind::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{answer:x?}") };
     (sender, reply, dscp)
 }
 
@@ -44,13 +48,14 @@ fn an_answer_carries_all_four_times() {
     let (_, reply, dscp) = exchange(StampOptions::default(), &mut stateless());
     assert_eq!((reply.seq, reply.far_seq, dscp), (41, Some(41), 46));
     assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
-    let (_, reply, _) = exchange(StampOptions::default(), &mut Reflector::new(Rules::default()));
+    let (_, reply, _) =
+        exchange(StampOptions::default(), &mut StampSessionReflector::new(ReflectorRules::default()));
     assert_eq!(reply.far_seq, Some(0), "a stateful reflector counts from 0");
 }
 
 #[test]
 fn extensions_are_understood_at_both_ends() {
-    for key in [None, Some(Key::new(b"secret"))] {
+    for key in [None, Some(StampKey::new(b"secret"))] {
         let options = StampOptions {
             size: 300,
             class_of_service: Some(10),
@@ -58,8 +63,8 @@ fn extensions_are_understood_at_both_ends() {
             key: key.clone(),
             ..StampOptions::default()
         };
-        let rules = Rules { key, ..Rules::default() };
-        let (sender, _, dscp) = exchange(options, &mut Reflector::new(rules));
+        let rules = ReflectorRules { key, ..ReflectorRules::default() };
+        let (sender, _, dscp) = exchange(options, &mut StampSessionReflector::new(rules));
         assert_eq!((sender.size(), sender.far_dscp(), dscp), (300, Some(46), 10));
         let counts = sender.counters().unwrap();
         assert_eq!((counts.sender_sent, counts.reflector_received, counts.reflector_sent), (42, 1, 1));
@@ -68,14 +73,14 @@ fn extensions_are_understood_at_both_ends() {
 
 #[test]
 fn the_next_answer_tells_when_one_left() {
-    let mut r = Reflector::new(Rules::default());
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut sender =
-        Sender::new(StampOptions { follow_up: true, timestamp_info: true, ..StampOptions::default() });
+        StampSender::new(StampOptions { follow_up: true, timestamp_info: true, ..StampOptions::default() });
     for (seq, lag) in [(0, 30), (1, 50), (2, 70)] {
         let mut request = Vec::new();
         sender.request(seq, false, NOW, &mut request);
         let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
-        assert!(matches!(sender.receive(&answer, NOW), Received::Reply(_)));
+        assert!(matches!(sender.receive(&answer, NOW), DatagramKind::Reply(_)));
         // A late stamp, of an answer before the last, is not reported for the last.
         r.left(arrival().from, 0, seq + 1, NOW + Span::seconds(9));
         r.left(arrival().from, 0, seq, NOW + Span::micros(5 + lag));
@@ -93,23 +98,28 @@ fn the_next_answer_tells_when_one_left() {
 
 #[test]
 fn each_network_has_its_key() {
-    let key = |text: &str| Key::new(text.as_bytes());
+    let key = |text: &str| StampKey::new(text.as_bytes());
     let network = |text: &str| text.parse::<Prefix>().unwrap();
-    let rules = Rules {
+    let rules = ReflectorRules {
         keys: vec![
             (network("192.0.2.0/24"), key("wide")),
             (network("192.0.2.7"), key("own")),
             (network("2001:db8::/32"), key("six")),
         ],
-        ..Rules::default()
+        ..ReflectorRules::default()
     };
-    let with_common = Rules { key: Some(key("common")), ..rules.clone() };
-    let answered = |rules: &Rules, from: &str, text: &str| {
+    let with_common = ReflectorRules { key: Some(key("common")), ..rules.clone() };
+    let answered = |rules: &ReflectorRules, from: &str, text: &str| {
         let mut request = Vec::new();
         let signed = StampOptions { key: Some(key(text)), ..StampOptions::default() };
-        Sender::new(signed).request(0, false, NOW, &mut request);
+        StampSender::new(signed).request(0, false, NOW, &mut request);
         let from = SocketAddr::new(from.parse().unwrap(), 40_000);
-        reflect(&mut Reflector::new(rules.clone()), &request, &Arrival { from, ..arrival() }).is_ok()
+        reflect(
+            &mut StampSessionReflector::new(rules.clone()),
+            &request,
+            &RequestArrival { from, ..arrival() },
+        )
+        .is_ok()
     };
     for (from, right) in [("192.0.2.1", "wide"), ("192.0.2.7", "own"), ("2001:db8::1", "six")] {
         for text in ["wide", "own", "six", "common"] {
@@ -121,19 +131,21 @@ fn each_network_has_its_key() {
 
 #[test]
 fn the_first_packet_of_a_session_is_known_as_such() {
-    let mut r = Reflector::new(Rules::default());
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut request = Vec::new();
-    Sender::new(StampOptions::default()).request(0, false, NOW, &mut request);
+    StampSender::new(StampOptions::default()).request(0, false, NOW, &mut request);
     let now = Tick { wall: NOW, steady: SteadyTime(1) };
-    let first = |r: &mut Reflector| r.reflect(&request, &arrival(), now, ERROR, &mut [0; 44]).unwrap().first;
+    let first = |r: &mut StampSessionReflector| {
+        r.reflect(&request, &arrival(), now, ERROR, &mut [0; 44]).unwrap().first
+    };
     assert_eq!([first(&mut r), first(&mut r)], [true, false]);
     assert!(!first(&mut stateless()));
 }
 
 #[test]
 fn numbers_of_answers_count_those_that_were_sent() {
-    let mut r = Reflector::new(Rules::default());
-    let number = |r: &mut Reflector| exchange(StampOptions::default(), r).1.far_seq.unwrap();
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
+    let number = |r: &mut StampSessionReflector| exchange(StampOptions::default(), r).1.far_seq.unwrap();
     assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
     // The last first, as they are reported; other sessions do not change.
     r.not_sent(arrival().from, 9, 1);
@@ -147,7 +159,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
 
 #[test]
 fn answers_are_in_the_format_of_the_request() {
-    for format in [jitlat_core::ntp::Format::Ntp, jitlat_core::ntp::Format::Ptp] {
+    for format in [jitlat_core::ntp::TimeFormat::Ntp, jitlat_core::ntp::TimeFormat::Ptp] {
         let options = StampOptions { error: ERROR.with_format(format), ..StampOptions::default() };
         let (_, reply, _) = exchange(options, &mut stateless());
         assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
@@ -156,37 +168,42 @@ fn answers_are_in_the_format_of_the_request() {
 
 #[test]
 fn wrong_keys_get_no_answer() {
-    let mut r = Reflector::new(Rules { key: Some(Key::new(b"right")), ..Rules::default() });
-    let mut sender = Sender::new(StampOptions { key: Some(Key::new(b"wrong")), ..StampOptions::default() });
+    let mut r = StampSessionReflector::new(ReflectorRules {
+        key: Some(StampKey::new(b"right")),
+        ..ReflectorRules::default()
+    });
+    let mut sender =
+        StampSender::new(StampOptions { key: Some(StampKey::new(b"wrong")), ..StampOptions::default() });
     let mut request = Vec::new();
     sender.request(0, false, NOW, &mut request);
     assert_eq!(reflect(&mut r, &request, &arrival()), Err(Silence::Forged));
     assert_eq!(reflect(&mut r, &[0; 44], &arrival()), Err(Silence::Short));
     let mut forged = vec![0; 112];
-    Answer::parse(Layout::Keyed, &request).unwrap().write(Layout::Keyed, &mut forged);
-    assert_eq!(sender.receive(&forged, NOW), Received::Forged);
+    StampAnswer::parse(StampLayout::Keyed, &request).unwrap().write(StampLayout::Keyed, &mut forged);
+    assert_eq!(sender.receive(&forged, NOW), DatagramKind::Forged);
 }
 
 #[test]
 fn two_reflectors_do_not_answer_each_other() {
     let mut request = Vec::new();
-    Sender::new(StampOptions::default()).request(0, false, NOW, &mut request);
+    StampSender::new(StampOptions::default()).request(0, false, NOW, &mut request);
     let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
     assert_eq!(reflect(&mut stateless(), &answer, &arrival()), Err(Silence::Loop));
-    let service = Arrival { from: "192.0.2.7:7".parse().unwrap(), ..arrival() };
+    let service = RequestArrival { from: "192.0.2.7:7".parse().unwrap(), ..arrival() };
     assert_eq!(reflect(&mut stateless(), &request, &service), Err(Silence::Source));
 }
 
 #[test]
 fn the_count_begins_anew_with_the_next_test_from_the_same_port() {
-    let mut r = Reflector::new(Rules::default());
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut ask = |seq: u32, ms: i64| {
         let mut request = vec![0; 44];
-        Request { seq, sent: ERROR.encode(NOW), error: ERROR, ssid: 0 }.write(Layout::Clear, &mut request);
+        StampRequest { seq, sent: ERROR.encode(NOW), error: ERROR, ssid: 0 }
+            .write(StampLayout::Clear, &mut request);
         let now = Tick { wall: NOW, steady: SteadyTime(ms * 1_000_000) };
         let mut answer = vec![0; 44];
         r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
-        Answer::parse(Layout::Clear, &answer).unwrap().seq
+        StampAnswer::parse(StampLayout::Clear, &answer).unwrap().seq
     };
     // Overtaken and copied within a test: the count goes on.
     assert_eq!([(0, 0), (2, 10), (1, 20), (1, 25), (3, 900)].map(|(seq, ms)| ask(seq, ms)), [0, 1, 2, 3, 4]);
@@ -199,17 +216,17 @@ fn the_count_begins_anew_with_the_next_test_from_the_same_port() {
 
 #[test]
 fn the_count_begins_anew_at_once_where_a_lower_number_was_sent_later() {
-    for format in [Format::Ntp, Format::Ptp] {
-        let mut r = Reflector::new(Rules::default());
+    for format in [TimeFormat::Ntp, TimeFormat::Ptp] {
+        let mut r = StampSessionReflector::new(ReflectorRules::default());
         let error = ERROR.with_format(format);
         let mut ask = |seq: u32, sent: i64, ms: i64| {
             let mut request = vec![0; 44];
             let sent = error.encode(NOW + Span::millis(sent));
-            Request { seq, sent, error, ssid: 0 }.write(Layout::Clear, &mut request);
+            StampRequest { seq, sent, error, ssid: 0 }.write(StampLayout::Clear, &mut request);
             let now = Tick { wall: NOW, steady: SteadyTime(ms * 1_000_000) };
             let mut answer = vec![0; 44];
             r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
-            Answer::parse(Layout::Clear, &answer).unwrap().seq
+            StampAnswer::parse(StampLayout::Clear, &answer).unwrap().seq
         };
         // Overtaken, and copied: sent before the one with the higher number.
         assert_eq!(
@@ -227,15 +244,15 @@ fn the_count_begins_anew_at_once_where_a_lower_number_was_sent_later() {
 #[test]
 fn twamp_light_is_answered_in_its_own_size() {
     let mut padded = vec![0; 41];
-    let request = Request { seq: 3, sent: ERROR.encode(NOW), error: ERROR, ssid: 0xabcd };
-    request.write(Layout::Clear, &mut padded);
+    let request = StampRequest { seq: 3, sent: ERROR.encode(NOW), error: ERROR, ssid: 0xabcd };
+    request.write(StampLayout::Clear, &mut padded);
     padded[16..].iter_mut().enumerate().for_each(|(i, b)| *b = i as u8 ^ 0x5a);
-    let mut r = Reflector::new(Rules::default());
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
     for far in 0..3 {
-        request.write(Layout::Clear, &mut padded);
+        request.write(StampLayout::Clear, &mut padded);
         padded[15] = far;
         let (answer, _) = reflect(&mut r, &padded, &arrival()).unwrap();
-        let answer = Answer::parse(Layout::Clear, &answer).unwrap();
+        let answer = StampAnswer::parse(StampLayout::Clear, &answer).unwrap();
         assert_eq!((answer.seq, answer.sender_seq), (far.into(), 3), "padding opens no new sessions");
     }
     assert_eq!(r.sessions(), 1);
@@ -243,17 +260,18 @@ fn twamp_light_is_answered_in_its_own_size() {
 
 #[test]
 fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() {
-    let trusted = Rules { trusted: vec!["192.0.2.0/24".parse().unwrap()], ..Rules::default() };
-    let [mut open, mut near] = [Rules::default(), trusted].map(Reflector::new);
+    let trusted =
+        ReflectorRules { trusted: vec!["192.0.2.0/24".parse().unwrap()], ..ReflectorRules::default() };
+    let [mut open, mut near] = [ReflectorRules::default(), trusted].map(StampSessionReflector::new);
     for size in 14..=45 {
         let options = StampOptions { size, light: true, error: ERROR, ..StampOptions::default() };
-        let mut sender = Sender::new(options);
+        let mut sender = StampSender::new(options);
         assert_eq!(sender.size(), size.min(44));
         let mut request = Vec::new();
         sender.request(1000, false, NOW - Span::millis(3), &mut request);
         let (answer, _) = reflect(&mut open, &request, &arrival()).unwrap();
         assert_eq!(answer.len(), request.len());
-        let Received::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{size}: {answer:x?}") };
+        let DatagramKind::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{size}: {answer:x?}") };
         assert_eq!((reply.seq, reply.damaged), (1000, false), "{size}");
         assert_eq!((reply.far_seq.is_some(), reply.arrived.is_some()), (size >= 38, size >= 38), "{size}");
         // No reflector takes it for a request.
@@ -262,30 +280,45 @@ fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() 
         }
         let (whole, _) = reflect(&mut near, &request, &arrival()).unwrap();
         assert_eq!(whole.len(), request.len().max(41));
-        let Received::Reply(reply) = sender.receive(&whole, NOW) else { panic!("{size}: {whole:x?}") };
+        let DatagramKind::Reply(reply) = sender.receive(&whole, NOW) else { panic!("{size}: {whole:x?}") };
         assert_eq!((reply.seq, reply.arrived), (1000, Some(NOW)), "{size}");
         assert_eq!(reflect(&mut open, &whole, &arrival()), Err(Silence::Loop), "{size}");
-        assert!(!matches!(sender.receive(&request, NOW), Received::Reply(_)), "our own request, sent back");
+        assert!(
+            !matches!(sender.receive(&request, NOW), DatagramKind::Reply(_)),
+            "our own request, sent back"
+        );
     }
     let mut request = vec![0; 14];
-    Request { seq: 0, sent: 0, error: ERROR, ssid: 0 }.write(Layout::Clear, &mut request);
+    StampRequest { seq: 0, sent: 0, error: ERROR, ssid: 0 }.write(StampLayout::Clear, &mut request);
     assert_eq!(reflect(&mut near, &request[..13], &arrival()), Err(Silence::Short));
-    let keyed =
-        Rules { key: Some(Key::new(b"secret")), trusted: near.rules.trusted.clone(), ..Rules::default() };
-    assert_eq!(reflect(&mut Reflector::new(keyed), &request, &arrival()), Err(Silence::Short), "unsigned");
+    let keyed = ReflectorRules {
+        key: Some(StampKey::new(b"secret")),
+        trusted: near.rules.trusted.clone(),
+        ..ReflectorRules::default()
+    };
+    assert_eq!(
+        reflect(&mut StampSessionReflector::new(keyed), &request, &arrival()),
+        Err(Silence::Short),
+        "unsigned"
+    );
 }
 
 #[test]
 fn state_is_bounded() {
-    let rules = Rules { sessions: 10, sessions_per_client: 8, idle: Span::seconds(5), ..Rules::default() };
-    let mut r = Reflector::new(rules);
+    let rules = ReflectorRules {
+        sessions: 10,
+        sessions_per_client: 8,
+        idle: Span::seconds(5),
+        ..ReflectorRules::default()
+    };
+    let mut r = StampSessionReflector::new(rules);
     let mut request = Vec::new();
-    Sender::new(StampOptions::default()).request(9, false, NOW, &mut request);
+    StampSender::new(StampOptions::default()).request(9, false, NOW, &mut request);
     let mut answer = vec![0; 44];
     let mut ask = |host: u8, port: u16, steady: i64| {
-        let a = Arrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
+        let a = RequestArrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
         r.reflect(&request, &a, Tick { wall: NOW, steady: SteadyTime(steady) }, ERROR, &mut answer).unwrap();
-        (Answer::parse(Layout::Clear, &answer).unwrap().seq, r.sessions())
+        (StampAnswer::parse(StampLayout::Clear, &answer).unwrap().seq, r.sessions())
     };
     for port in 2000..2008 {
         assert_eq!(ask(7, port, 1).0, 0);
@@ -305,7 +338,7 @@ fn state_is_bounded() {
 #[test]
 fn a_broken_extension_is_marked_and_the_rest_copied() {
     let mut request = Vec::new();
-    Sender::new(StampOptions::default()).request(9, false, NOW, &mut request);
+    StampSender::new(StampOptions::default()).request(9, false, NOW, &mut request);
     request.extend([0x80, 200, 0, 1, 77, 0x80, 4, 0, 9, 1, 2]);
     let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
     assert_eq!(answer[44..], [0x80, 200, 0, 1, 77, 0xc0, 4, 0, 9, 1, 2]);
@@ -313,15 +346,15 @@ fn a_broken_extension_is_marked_and_the_rest_copied() {
 
 #[test]
 fn odd_answers_are_not_measurements() {
-    let mut sender = Sender::new(StampOptions::default());
+    let mut sender = StampSender::new(StampOptions::default());
     let mut request = Vec::new();
     sender.request(0, false, NOW, &mut request);
-    assert_eq!(sender.receive(&request, NOW), Received::Foreign, "our own request, sent back");
-    assert_eq!(sender.receive(&[0; 37], NOW), Received::Malformed);
+    assert_eq!(sender.receive(&request, NOW), DatagramKind::Foreign, "our own request, sent back");
+    assert_eq!(sender.receive(&[0; 37], NOW), DatagramKind::Malformed);
     let (mut answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
-    assert!(matches!(sender.receive(&answer[..38], NOW), Received::Reply(_)), "twampy sends 38 bytes");
+    assert!(matches!(sender.receive(&answer[..38], NOW), DatagramKind::Reply(_)), "twampy sends 38 bytes");
     answer[13] = 0;
-    assert!(matches!(sender.receive(&answer, NOW), Received::Reply(r) if r.damaged));
+    assert!(matches!(sender.receive(&answer, NOW), DatagramKind::Reply(r) if r.damaged));
 }
 
 proptest! {
@@ -335,21 +368,21 @@ proptest! {
         ),
         keyed in any::<bool>(),
     ) {
-        let key = keyed.then(|| Key::new(b"k"));
-        let rules = Rules { key: key.clone(), sessions: 10, sessions_per_client: 5, ..Rules::default() };
-        let mut r = Reflector::new(rules);
+        let key = keyed.then(|| StampKey::new(b"k"));
+        let rules = ReflectorRules { key: key.clone(), sessions: 10, sessions_per_client: 5, ..ReflectorRules::default() };
+        let mut r = StampSessionReflector::new(rules);
         for (host, port, size, extended, changes) in requests {
             let class_of_service = extended.then_some(46);
             let light = size < 44;
             let options = StampOptions { size, light, key: key.clone(), class_of_service, direct_measurement: extended, ..StampOptions::default() };
             let mut request = Vec::new();
-            Sender::new(options).request(1, false, NOW, &mut request);
+            StampSender::new(options).request(1, false, NOW, &mut request);
             for (at, byte) in changes {
                 if let Some(b) = request.get_mut(at) {
                     *b = byte;
                 }
             }
-            let a = Arrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
+            let a = RequestArrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
             // It checks the length.
             let _ = reflect(&mut r, &request, &a);
             prop_assert!(r.sessions() <= 10);
@@ -362,14 +395,14 @@ proptest! {
         keyed in any::<bool>(),
         zero in any::<bool>(),
     ) {
-        let key = keyed.then(|| Key::new(b"k"));
-        let mut r = Reflector::new(Rules { key: key.clone(), ..Rules::default() });
+        let key = keyed.then(|| StampKey::new(b"k"));
+        let mut r = StampSessionReflector::new(ReflectorRules { key: key.clone(), ..ReflectorRules::default() });
         let mut bytes = bytes;
         if zero && bytes.len() > 44 {
             bytes[16..44].fill(0);
             bytes[13] = 1;
         }
         let _ = reflect(&mut r, &bytes, &arrival());
-        let _ = Sender::new(StampOptions { key, ..StampOptions::default() }).receive(&bytes, NOW);
+        let _ = StampSender::new(StampOptions { key, ..StampOptions::default() }).receive(&bytes, NOW);
     }
 }

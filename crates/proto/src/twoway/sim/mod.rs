@@ -4,12 +4,12 @@
 
 use crate::machine::Tick;
 use crate::twamp;
-use crate::twoway::pinger::{Outcome, Reception};
-use crate::twoway::reflect::Arrival;
-use crate::twoway::{Pinger, Plan, Protocol, Transmit};
+use crate::twoway::pinger::{PingOutcome, PingReception};
+use crate::twoway::reflect::RequestArrival;
+use crate::twoway::{PingPlan, Pinger, Protocol, Transmit};
 use crate::{irtt, lamp, stamp};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Source, Span, Stamp, SteadyTime, WallTime};
+use jitlat_core::{Span, Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_impair::Impairment;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn tick(steady: i64) -> Tick {
 
 /// The far end of a test.
 pub(super) enum Far {
-    Stamp(Box<stamp::Reflector>),
+    Stamp(Box<stamp::StampSessionReflector>),
     Lamp(Box<lamp::Server>),
     Twamp(Box<twamp::SessionReflector>),
     Irtt(Box<irtt::Server>),
@@ -43,7 +43,7 @@ impl Far {
     fn answer_to(&mut self, from: &str, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
         let from = from.parse().unwrap();
         let arrival =
-            Arrival { from, at: WallTime(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
+            RequestArrival { from, at: WallTime(EPOCH + at + ahead), ttl: Some(64), traffic_class: Some(0) };
         let now = Tick { wall: WallTime(EPOCH + at + ahead + 1000), steady: SteadyTime(at) };
         match self {
             Far::Stamp(r) => {
@@ -58,9 +58,9 @@ impl Far {
             Far::Lamp(s) => {
                 let mut out = Vec::new();
                 match s.handle(bytes, &arrival, (), now, &mut out) {
-                    Ok(lamp::Reaction::Answer) => vec![out],
-                    Ok(lamp::Reaction::AnswerAndFollow(_)) => {
-                        let h = lamp::Header::parse(&out).unwrap();
+                    Ok(lamp::LampReaction::Answer) => vec![out],
+                    Ok(lamp::LampReaction::AnswerAndFollow(_)) => {
+                        let h = lamp::LampHeader::parse(&out).unwrap();
                         let mut follow = Vec::new();
                         s.follow_up(h.id, h.seq, Span(7000), &mut follow);
                         vec![out, follow]
@@ -76,7 +76,7 @@ impl Far {
             Far::Irtt(s) => {
                 let mut out = Vec::new();
                 match s.handle(bytes, &arrival, now, &mut out) {
-                    Ok(irtt::Reaction::Answer { .. }) => vec![out],
+                    Ok(irtt::IrttReaction::Answer { .. }) => vec![out],
                     _ => vec![],
                 }
             }
@@ -190,12 +190,12 @@ struct Run<'a, P> {
 }
 
 /// Runs a test to its end.
-pub(super) fn run<P: Protocol>(protocol: P, plan: Plan, mut world: World<'_>) -> (Outcome<P>, Truth) {
+pub(super) fn run<P: Protocol>(protocol: P, plan: PingPlan, mut world: World<'_>) -> (PingOutcome<P>, Truth) {
     let mut strays = std::mem::take(&mut world.strays);
     strays.sort_by_key(|s| std::cmp::Reverse(s.0));
     let mut run = Run {
         world,
-        pinger: Pinger::new(protocol, plan, Source::User),
+        pinger: Pinger::new(protocol, plan, StampSource::User),
         flying: BTreeMap::new(),
         order: 0,
         near_sent: Vec::new(),
@@ -249,8 +249,8 @@ impl<P: Protocol> Run<'_, P> {
                     Tag::Request(seq)
                 }
                 // A repeated STOP is a request for a server that counts.
-                Transmit::Conversation => match lamp::Header::parse(&bytes) {
-                    Some(h) if h.kind == lamp::Kind::Stop => Tag::Request(h.seq.into()),
+                Transmit::Conversation => match lamp::LampHeader::parse(&bytes) {
+                    Some(h) if h.kind == lamp::LampKind::Stop => Tag::Request(h.seq.into()),
                     _ => Tag::Conversation,
                 },
             };
@@ -317,8 +317,8 @@ impl<P: Protocol> Run<'_, P> {
             _ => {}
         }
         let at = WallTime(EPOCH + now);
-        let stamp = Stamp { at, source: Source::Kernel };
-        let meta = Reception {
+        let stamp = Stamp { at, source: StampSource::Kernel };
+        let meta = PingReception {
             stamp,
             read: at,
             length: packet.bytes.len(),

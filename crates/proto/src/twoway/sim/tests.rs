@@ -10,54 +10,54 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::{LostOn, NotAnswers, TwoWay};
+use jitlat_core::twoway::{LossSide, NotAnswers, TwoWay};
 use jitlat_core::{Session, TestSpec};
-use jitlat_impair::{Choice, Config, Duplication, Jitter, Reordering};
-use lamp::FollowUp;
+use jitlat_impair::{Choice, DuplicationModel, Jitter, PathModel, ReorderingModel};
+use lamp::LampFollowUp;
 use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 const PATIENCE: Span = Span::seconds(1);
 const AHEAD: i64 = 250 * MS;
 
-fn plan(packets: u64, wait: Option<Span>) -> Plan {
+fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    Plan { spec: spec.unwrap(), wait, patience: PATIENCE }
+    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE }
 }
 
 /// The least time on a path of 5 ms.
-fn path(config: Config) -> Impairment {
-    Impairment::new(Config { delay: Span::millis(5), ..config }, 7)
+fn path(config: PathModel) -> Impairment {
+    Impairment::new(PathModel { delay: Span::millis(5), ..config }, 7)
 }
 
-fn world(far: Far, up: Config, down: Config) -> World<'static> {
+fn world(far: Far, up: PathModel, down: PathModel) -> World<'static> {
     World { far, up: path(up), down: path(down), ahead: &|_| AHEAD, strays: Vec::new() }
 }
 
-fn twamp_pair(mode: twamp::Mode) -> (twamp::Sender, Far) {
+fn twamp_pair(mode: twamp::SecurityMode) -> (twamp::TwampSender, Far) {
     let keys = twamp::crypto::SessionKeys { aes: [1; 16], hmac: [2; 32] };
     let keys = twamp::TestKeys::new(mode, &keys, &twamp::Sid([3; 16]));
     let host = "192.0.2.1".parse().unwrap();
     let far = twamp::SessionReflector::new(mode, keys.clone(), host, Some(40_000));
     let size = twamp::sender::least_size(mode);
-    (twamp::Sender::new(mode, keys, size, ErrorEstimate::UNKNOWN), Far::Twamp(Box::new(far)))
+    (twamp::TwampSender::new(mode, keys, size, ErrorEstimate::UNKNOWN), Far::Twamp(Box::new(far)))
 }
 
 fn irtt_far() -> Far {
     // Copies and packets that were held back come faster than one may ask.
-    let rules = irtt::Rules { interval: Span::ZERO, ..irtt::Rules::default() };
+    let rules = irtt::IrttRules { interval: Span::ZERO, ..irtt::IrttRules::default() };
     Far::Irtt(Box::new(irtt::Server::new(rules, [5; 32], SteadyTime(-1_000_000_000))))
 }
 
-fn irtt_client(stats: irtt::Stats) -> irtt::Client {
+fn irtt_client(stats: irtt::ReceiveStats) -> irtt::Client {
     let mut options = irtt::IrttOptions::new(Span::seconds(1), Span::millis(10));
     options.params.stats = stats;
     options.params.length = 172;
     irtt::Client::new(options)
 }
 
-fn session<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Session {
+fn session<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Session {
     let mut session = Session::new(plan.spec.clone());
     session.ending = Ending::Complete;
     session.sent = Some(outcome.requests.sent() as u32);
@@ -75,12 +75,12 @@ fn session<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Session {
 }
 
 /// The analysis that a user sees.
-fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
+fn summary<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Summary {
     analyze(&session(plan, outcome), outcome.records.iter().copied(), &jitlat_verdict::options())
 }
 
 /// What every test of round trips must find, however bad the path.
-fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> Summary {
+fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Truth) -> Summary {
     let sent = truth.requests.len() as u64;
     assert_eq!(outcome.requests.sent(), sent);
     // Every answer that came back is a record, with its own time, and nothing else is.
@@ -122,7 +122,7 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
 
 /// What a counting far end must report of each direction: all of it if the order was kept on the way there and nothing
 /// was duplicated; bounds of it otherwise.
-fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
+fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     let (d, runs) = outcome.requests.directions();
     let Some(last) = truth.answers.iter().rposition(|a| a.returned > 0) else {
         return assert_eq!((d, runs), (Directions::default(), Vec::new()));
@@ -157,9 +157,9 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
         for run in &runs {
             let reached = (run.first..run.first + run.length).filter(|seq| reached(*seq));
             match (run.way, reached.count() as u32) {
-                (LostOn::Up, n) => assert_eq!(n, 0),
-                (LostOn::Down, n) => assert_eq!(n, run.length),
-                (LostOn::Either, n) => {
+                (LossSide::Up, n) => assert_eq!(n, 0),
+                (LossSide::Down, n) => assert_eq!(n, run.length),
+                (LossSide::Either, n) => {
                     assert!(run.first > highest || 0 < n && n < run.length, "{run:?} {n}");
                 }
             }
@@ -176,30 +176,33 @@ fn check_directions<P: Protocol>(outcome: &mut Outcome<P>, truth: &Truth) {
 }
 
 /// Each packet of either direction in turn is lost, copied, or held back behind the next few.
-fn each_step(packets: u64) -> impl Iterator<Item = (Config, Config)> {
+fn each_step(packets: u64) -> impl Iterator<Item = (PathModel, PathModel)> {
     let one = |n| Choice::indices([n]);
     let troubles = (0..packets).flat_map(move |n| {
-        let held = |by| Config {
-            reordering: Reordering { choice: one(n), by: Span::millis(by) },
-            ..Config::default()
+        let held = |by| PathModel {
+            reordering: ReorderingModel { choice: one(n), by: Span::millis(by) },
+            ..PathModel::default()
         };
         let lag = Span::millis(3);
         [
-            Config { loss: one(n), ..Config::default() },
-            Config { duplication: Duplication { choice: one(n), copies: 2, lag }, ..Config::default() },
+            PathModel { loss: one(n), ..PathModel::default() },
+            PathModel {
+                duplication: DuplicationModel { choice: one(n), copies: 2, lag },
+                ..PathModel::default()
+            },
             held(25),
             held(450),
         ]
     });
-    troubles.flat_map(|c| [(c.clone(), Config::default()), (Config::default(), c)])
+    troubles.flat_map(|c| [(c.clone(), PathModel::default()), (PathModel::default(), c)])
 }
 
 #[test]
 fn lamp_ping_like_survives_anything_at_any_step() {
-    for follow_up in [None, Some(FollowUp::Application), Some(FollowUp::Hardware)] {
+    for follow_up in [None, Some(LampFollowUp::Application), Some(LampFollowUp::Hardware)] {
         for (up, down) in each_step(18) {
             let plan = plan(6, None);
-            let client = lamp_client(lamp::Mode::PingLike, follow_up);
+            let client = lamp_client(lamp::LampMode::PingLike, follow_up);
             let (mut out, truth) =
                 super::run(client, plan.clone(), world(lamp_far(), up.clone(), down.clone()));
             let found = check(&plan, &mut out, &truth);
@@ -213,10 +216,13 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 fn a_follow_up_finds_its_answer_among_later_ones() {
     // Every other packet on the way back (the follow-ups) takes 43 ms more: four later answers overtake it.
     let late = Choice::indices((2..200).map(|k| 2 * k));
-    let down = Config { reordering: Reordering { choice: late, by: Span::millis(43) }, ..Config::default() };
+    let down = PathModel {
+        reordering: ReorderingModel { choice: late, by: Span::millis(43) },
+        ..PathModel::default()
+    };
     let plan = plan(50, None);
-    let client = lamp_client(lamp::Mode::PingLike, Some(FollowUp::Application));
-    let (mut out, truth) = super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
+    let client = lamp_client(lamp::LampMode::PingLike, Some(LampFollowUp::Application));
+    let (mut out, truth) = super::run(client, plan.clone(), world(lamp_far(), PathModel::default(), down));
     let found = check(&plan, &mut out, &truth);
     let processing = found.two_way.unwrap().processing.unwrap();
     assert!(processing.n >= 49 && processing.min == 7000 && processing.max == 7000, "{processing:?}");
@@ -228,9 +234,10 @@ fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
     let every_third = Choice::indices((1..33).map(|k| 6 * k));
     let plan = plan(100, None);
     for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
-        let down = Config { loss: lost, ..Config::default() };
-        let client = lamp_client(lamp::Mode::PingLike, Some(FollowUp::Application));
-        let (mut out, truth) = super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
+        let down = PathModel { loss: lost, ..PathModel::default() };
+        let client = lamp_client(lamp::LampMode::PingLike, Some(LampFollowUp::Application));
+        let (mut out, truth) =
+            super::run(client, plan.clone(), world(lamp_far(), PathModel::default(), down));
         let found = check(&plan, &mut out, &truth);
         let without = found.two_way.as_ref().unwrap().without_processing;
         assert_eq!((without, found.counts.lost, found.loss.ratio), (dropped, 0, Some(0.0)));
@@ -267,7 +274,7 @@ fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
 fn lamp_one_way_reports_the_truth_whatever_happens_at_any_step() {
     for (up, down) in each_step(14) {
         let plan = plan(6, None);
-        let client = lamp_client(lamp::Mode::Unidirectional, None);
+        let client = lamp_client(lamp::LampMode::Unidirectional, None);
         let (out, truth) = super::run(client, plan, world(lamp_far(), up.clone(), down.clone()));
         let report = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
         assert_eq!(report, truth.reported, "{up:?} {down:?}");
@@ -285,7 +292,7 @@ fn stamp_and_twamp_survive_anything_at_any_step() {
                 super::run(stamp_sender(), plan.clone(), world(stamp_far(9), up.clone(), down.clone()));
             check(&plan, &mut out, &truth);
             check_directions(&mut out, &truth);
-            let (sender, far) = twamp_pair(twamp::Mode::Encrypted);
+            let (sender, far) = twamp_pair(twamp::SecurityMode::Encrypted);
             let (mut out, truth) = super::run(sender, plan.clone(), world(far, up.clone(), down.clone()));
             check(&plan, &mut out, &truth);
             check_directions(&mut out, &truth);
@@ -297,7 +304,7 @@ fn stamp_and_twamp_survive_anything_at_any_step() {
 #[test]
 fn irtt_survives_anything_at_any_step() {
     for (up, down) in each_step(9) {
-        for stats in [irtt::Stats::Both, irtt::Stats::Count] {
+        for stats in [irtt::ReceiveStats::Both, irtt::ReceiveStats::Count] {
             let plan = plan(6, None);
             let (mut out, truth) =
                 super::run(irtt_client(stats), plan.clone(), world(irtt_far(), up.clone(), down.clone()));
@@ -307,16 +314,16 @@ fn irtt_survives_anything_at_any_step() {
         }
         // Only the windows show the direction of each loss, except for those after the last answer.
         let plan = plan(12, None);
-        let client = irtt_client(irtt::Stats::Window);
+        let client = irtt_client(irtt::ReceiveStats::Window);
         let (mut out, truth) = super::run(client, plan.clone(), world(irtt_far(), up.clone(), down.clone()));
         check(&plan, &mut out, &truth);
         let (_, runs) = out.requests.directions();
         let last = truth.returned.iter().map(|r| r.0).max().unwrap();
         for run in runs {
             for seq in run.first..run.first + run.length {
-                let wanted = if truth.requests[seq as usize].1 > 0 { LostOn::Down } else { LostOn::Up };
+                let wanted = if truth.requests[seq as usize].1 > 0 { LossSide::Down } else { LossSide::Up };
                 assert!(
-                    run.way == wanted || run.way == LostOn::Either && seq > last,
+                    run.way == wanted || run.way == LossSide::Either && seq > last,
                     "{run:?} {up:?} {down:?}"
                 );
             }
@@ -330,28 +337,28 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = Plan { spec: spec.unwrap(), wait: None, patience: PATIENCE };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE };
         for (up, down) in each_step(8) {
-            let sender = stamp::Sender::new(options.clone());
+            let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));
             assert_eq!(out.records.len(), truth.returned.len());
-            let departed: Vec<Option<Source>> = out
+            let departed: Vec<Option<StampSource>> = out
                 .records
                 .iter()
                 .map(|r| {
                     let (arrived, answered) = (r.time(Moment::Arrived)?, r.stamp(Moment::Answered)?);
                     // In the format of NTP, whose unit is a quarter of a nanosecond: rounded.
                     let took = (answered.at - arrived).0;
-                    let left = if answered.source == Source::Kernel { LEFT_LATER.0 } else { 0 };
+                    let left = if answered.source == StampSource::Kernel { LEFT_LATER.0 } else { 0 };
                     assert!((took - 1000 - left).abs() <= 2, "{took}");
                     Some(answered.source)
                 })
                 .collect();
-            let known = departed.iter().filter(|s| **s == Some(Source::Kernel)).count() as u64;
+            let known = departed.iter().filter(|s| **s == Some(StampSource::Kernel)).count() as u64;
             assert_eq!(known, out.protocol.lag().known);
             // The last one has none after it but the answer to a probe, nor have answers before one that was lost.
             if out.requests.answered() == out.requests.sent() {
-                assert_eq!(departed.last(), Some(&Some(Source::User)));
+                assert_eq!(departed.last(), Some(&Some(StampSource::User)));
             }
             assert!(known + 8 >= out.records.len() as u64, "{known} of {}", out.records.len());
         }
@@ -362,11 +369,11 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
 fn five_of_a_hundred_are_lost_on_the_right_way() {
     for (up, down) in [(5, 0), (0, 5), (3, 2)] {
         // Neither the open request nor its answer, nor the last ones.
-        let drop = |n: u64, at: u64| Config {
+        let drop = |n: u64, at: u64| PathModel {
             loss: Choice::indices((0..n).map(|k| 19 * k + at)),
-            ..Config::default()
+            ..PathModel::default()
         };
-        for stats in [irtt::Stats::Both, irtt::Stats::Window, irtt::Stats::Count] {
+        for stats in [irtt::ReceiveStats::Both, irtt::ReceiveStats::Window, irtt::ReceiveStats::Count] {
             let plan = plan(100, None);
             let world = world(irtt_far(), drop(up, 3), drop(down, 12));
             let (mut out, truth) = super::run(irtt_client(stats), plan.clone(), world);
@@ -384,7 +391,9 @@ fn five_of_a_hundred_are_lost_on_the_right_way() {
         let (out, truth) = super::run(stamp_sender(), plan.clone(), stateless);
         assert_eq!(out.requests.clone().directions(), (Directions::default(), Vec::new()), "a stateless one");
         assert!(truth.took < 3300 * MS, "one answer tells");
-        for mode in [twamp::Mode::Open, twamp::Mode::Authenticated, twamp::Mode::Encrypted] {
+        for mode in
+            [twamp::SecurityMode::Open, twamp::SecurityMode::Authenticated, twamp::SecurityMode::Encrypted]
+        {
             let (sender, far) = twamp_pair(mode);
             let (mut out, truth) = super::run(sender, plan.clone(), world(far, drop(up, 3), drop(down, 12)));
             check(&plan, &mut out, &truth);
@@ -397,16 +406,16 @@ fn five_of_a_hundred_are_lost_on_the_right_way() {
 #[test]
 fn a_far_end_that_falls_silent_at_any_step_is_given_up() {
     for step in 0..12 {
-        let end = Config { loss: Choice::ranges([step..=1000]), ..Config::default() };
-        for (up, down) in [(end.clone(), Config::default()), (Config::default(), end)] {
-            for mode in [lamp::Mode::PingLike, lamp::Mode::Unidirectional] {
-                let client = lamp_client(mode, Some(FollowUp::Application));
+        let end = PathModel { loss: Choice::ranges([step..=1000]), ..PathModel::default() };
+        for (up, down) in [(end.clone(), PathModel::default()), (PathModel::default(), end)] {
+            for mode in [lamp::LampMode::PingLike, lamp::LampMode::Unidirectional] {
+                let client = lamp_client(mode, Some(LampFollowUp::Application));
                 let (out, truth) =
                     super::run(client, plan(4, None), world(lamp_far(), up.clone(), down.clone()));
                 assert!(truth.took < 17_000 * MS, "{step} {mode:?} {}", truth.took);
                 assert_eq!(out.records.len(), truth.returned.len());
             }
-            let client = irtt_client(irtt::Stats::Both);
+            let client = irtt_client(irtt::ReceiveStats::Both);
             let (out, truth) = super::run(client, plan(4, None), world(irtt_far(), up.clone(), down.clone()));
             assert!(truth.took < 17_000 * MS, "{step} {}", truth.took);
             assert_eq!(out.records.len(), truth.returned.len());
@@ -423,7 +432,7 @@ fn a_far_clock_that_steps_spoils_one_way_delays_only() {
     // Forward by 80 ms in the middle of the test.
     let plan = plan(100, None);
     let step = |now: i64| if now < 500 * MS { AHEAD } else { AHEAD + 80 * MS };
-    let world = World { ahead: &step, ..world(stamp_far(9), Config::default(), Config::default()) };
+    let world = World { ahead: &step, ..world(stamp_far(9), PathModel::default(), PathModel::default()) };
     let (mut out, truth) = super::run(stamp_sender(), plan.clone(), world);
     let found = check(&plan, &mut out, &truth);
     assert!(found.latency.max.unwrap() - found.latency.min.unwrap() < 1000, "{:?}", found.latency);
@@ -443,19 +452,22 @@ fn choice() -> impl Strategy<Value = Choice> {
     ]
 }
 
-fn config(order: bool) -> impl Strategy<Value = Config> {
+fn config(order: bool) -> impl Strategy<Value = PathModel> {
     (choice(), choice(), choice(), 0i64..60, 0i64..30, 0i64..15).prop_map(
-        move |(loss, copies, late, by, lag, jitter)| Config {
+        move |(loss, copies, late, by, lag, jitter)| PathModel {
             loss,
             jitter: if jitter > 0 { Jitter::Uniform { max: Span::millis(jitter) } } else { Jitter::None },
             in_order: order,
-            duplication: Duplication {
+            duplication: DuplicationModel {
                 choice: if order { Choice::Never } else { copies },
                 copies: 1,
                 lag: Span::millis(lag),
             },
-            reordering: Reordering { choice: if order { Choice::Never } else { late }, by: Span::millis(by) },
-            ..Config::default()
+            reordering: ReorderingModel {
+                choice: if order { Choice::Never } else { late },
+                by: Span::millis(by),
+            },
+            ..PathModel::default()
         },
     )
 }
@@ -488,14 +500,14 @@ proptest! {
         let on = |far: Far| World { strays: strays.clone(), ..world(far, up.clone(), down.clone()) };
         match which {
             0 | 1 => {
-                let follow_up = (which == 1).then_some(FollowUp::Application);
-                let client = lamp_client(lamp::Mode::PingLike, follow_up);
+                let follow_up = (which == 1).then_some(LampFollowUp::Application);
+                let client = lamp_client(lamp::LampMode::PingLike, follow_up);
                 let (mut out, truth) = super::run(client, plan.clone(), on(lamp_far()));
                 check(&plan, &mut out, &truth);
             }
             2 => {
-                let plan = Plan { wait: None, ..plan };
-                let client = lamp_client(lamp::Mode::Unidirectional, None);
+                let plan = PingPlan { wait: None, ..plan };
+                let client = lamp_client(lamp::LampMode::Unidirectional, None);
                 let (out, truth) = super::run(client, plan, on(lamp_far()));
                 let report = out.protocol.report().map(|r| (r.received, r.duplicates.unwrap_or(0)));
                 prop_assert_eq!(report, truth.reported);
@@ -507,13 +519,13 @@ proptest! {
                 check_directions(&mut out, &truth);
             }
             4 | 5 => {
-                let stats = if which == 4 { irtt::Stats::Both } else { irtt::Stats::Count };
+                let stats = if which == 4 { irtt::ReceiveStats::Both } else { irtt::ReceiveStats::Count };
                 let (mut out, truth) = super::run(irtt_client(stats), plan.clone(), on(irtt_far()));
                 check(&plan, &mut out, &truth);
                 check_directions(&mut out, &truth);
             }
             _ => {
-                let (sender, far) = twamp_pair(twamp::Mode::Authenticated);
+                let (sender, far) = twamp_pair(twamp::SecurityMode::Authenticated);
                 let (mut out, truth) = super::run(sender, plan.clone(), on(far));
                 check(&plan, &mut out, &truth);
                 check_directions(&mut out, &truth);
@@ -551,21 +563,22 @@ fn reflectors_pointed_at_each_other_fall_silent() {
         }
     }
     let ports = ["192.0.2.1:46000", "192.0.2.2:46000"];
-    let mut client = lamp_client(lamp::Mode::PingLike, None);
+    let mut client = lamp_client(lamp::LampMode::PingLike, None);
     let (mut a, mut b) = (lamp_far(), lamp_far());
-    let packet = |kind, word| lamp::Header::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
+    let packet =
+        |kind, word| lamp::LampHeader::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
     // The acknowledgement of a forged INIT belongs to no session of the other.
-    assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::Init, 1), ports), 1);
+    assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::Init, 1), ports), 1);
     // Sessions with each other, open on both sides, do not change that.
-    assert_eq!(echoes(&mut b, &mut a, packet(lamp::Kind::Init, 1), [ports[1], ports[0]]), 1);
+    assert_eq!(echoes(&mut b, &mut a, packet(lamp::LampKind::Init, 1), [ports[1], ports[0]]), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1);
-    assert_eq!(echoes(&mut a, &mut b, packet(lamp::Kind::FollowUpControl, 0), ports), 1);
+    assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::FollowUpControl, 0), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1, "a follow-up needs a proof");
     // An open request is answered once; the answer is no request.
     let mut open = Vec::new();
-    assert!(irtt_client(irtt::Stats::Both).poll_conversation(tick(0), &mut open));
+    assert!(irtt_client(irtt::ReceiveStats::Both).poll_conversation(tick(0), &mut open));
     assert_eq!(echoes(&mut irtt_far(), &mut irtt_far(), open, ["192.0.2.1:2112", "192.0.2.2:2112"]), 1);
-    for mode in twamp::Mode::ALL {
+    for mode in twamp::SecurityMode::ALL {
         let (mut sender, mut far) = twamp_pair(mode);
         let spoofed = request(&mut sender);
         assert_eq!(echoes(&mut twamp_pair(mode).1, &mut far, spoofed, ["192.0.2.1:40000"; 2]), 1, "{mode}");

@@ -2,13 +2,13 @@
 
 use super::parts::{blank, least, margins, n, quantile};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::{drawn, extent};
 use jitlat_passive::SizeFigures;
 
 /// Sizes whose means are joined by a line.
-const JOINED: usize = 64;
+const MAX_JOINED_SIZES: usize = 64;
 
 /// The round trips against packet size; None where all packets are of one size.
 pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -49,8 +49,8 @@ pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt-by-size",
         "Round trip against packet size",
-        Axis::linear(quantity, Unit::Plain, from, to),
-        Axis::linear("round-trip time", Unit::Time, lo, hi),
+        Axis::linear(quantity, AxisUnit::Plain, from, to),
+        Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle =
         format!("n = {} pairs{}, {} sizes", n(cloud.grid.n()), how.replace("packets", "pairs"), means.len());
@@ -58,19 +58,23 @@ pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
                model by the same at every size, the link explains all that depends on size."
         .into();
     f.notes.extend(trace.left_out_note());
-    f.series.push(Series::new("pairs", Tone::Data, mark));
+    f.series.push(MarkSeries::new("pairs", Tone::Data, mark));
     if !model.is_empty() {
         let name = "model: the link's serialisation alone";
         f.series.push(match equal {
-            true => Series::new(name, Tone::Bound, Mark::Step { points: model }),
-            false => Series::new(name, Tone::Bound, Mark::Points { points: model }),
+            true => MarkSeries::new(name, Tone::Bound, Mark::Step { points: model }),
+            false => MarkSeries::new(name, Tone::Bound, Mark::Points { points: model }),
         });
     }
-    if (2..=JOINED).contains(&means.len()) && equal {
-        f.series.push(Series::new("means", Tone::Fit, Mark::Line { points: means.clone(), dashed: true }));
-        f.series.push(Series::new("", Tone::Fit, Mark::Points { points: means }));
+    if (2..=MAX_JOINED_SIZES).contains(&means.len()) && equal {
+        f.series.push(MarkSeries::new(
+            "means",
+            Tone::Fit,
+            Mark::Line { points: means.clone(), dashed: true },
+        ));
+        f.series.push(MarkSeries::new("", Tone::Fit, Mark::Points { points: means }));
     } else if !means.is_empty() {
-        f.series.push(Series::new("means", Tone::Fit, Mark::Points { points: means }));
+        f.series.push(MarkSeries::new("means", Tone::Fit, Mark::Points { points: means }));
     }
     Some(f)
 }

@@ -2,8 +2,8 @@
 
 use super::parts::{blank, n};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::pipeline::LengthCounts;
 
 /// The shares of packets that are no longer, at each point; None where all are of one size.
@@ -21,8 +21,8 @@ pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "packet-sizes",
         "Packet sizes, cumulative distribution",
-        Axis::linear("IP packet (bytes)", Unit::Plain, from, f64::from(longest) + margin),
-        Axis::linear("no longer", Unit::Share, 0.0, 1.0),
+        Axis::linear("IP packet (bytes)", AxisUnit::Plain, from, f64::from(longest) + margin),
+        Axis::linear("no longer", AxisUnit::Share, 0.0, 1.0),
     );
     let [reference, monitor] = points.map(|lengths| n(lengths.total()));
     f.subtitle = format!("{reference} packets at the reference, {monitor} at the monitor, both ways");
@@ -35,7 +35,7 @@ pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
         let rest = curve.into_iter().map(|(length, share)| (f64::from(length), share));
         let mut points: Vec<(f64, f64)> = [foot].into_iter().chain(rest).collect();
         points.push((f64::from(longest) + margin, 1.0));
-        f.series.push(Series::new(name, Tone::Run(k), Mark::Step { points }));
+        f.series.push(MarkSeries::new(name, Tone::Run(k), Mark::Step { points }));
     }
     Some(f)
 }

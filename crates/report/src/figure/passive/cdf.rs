@@ -2,9 +2,9 @@
 
 use super::parts::{blank, least, n, quantile, steps};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::grid::Grid;
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::grid::PointGrid;
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
 /// The shares of round trips that are no slower: per pair, per unit of time, and of ping.
 pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -22,20 +22,20 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         .chain(pings)
         .collect();
     let low = shown.iter().map(|((_, g), _)| least(g)).fold(f64::INFINITY, f64::min);
-    let p99 = |g: &Grid| quantile(g, 0.99);
+    let p99 = |g: &PointGrid| quantile(g, 0.99);
     let high = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::NEG_INFINITY, f64::max);
     let nearest = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::INFINITY, f64::min);
     // Ping in another class of service may take a hundred times as long.
     let ratio = low > 0.0 && high / nearest > 25.0;
     let x = match ratio {
-        true => Axis::log("round-trip time, log scale", Unit::Time, low * 0.9, high * 1.1),
-        false => Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
+        true => Axis::log("round-trip time, log scale", AxisUnit::Time, low * 0.9, high * 1.1),
+        false => Axis::linear("round-trip time", AxisUnit::Time, low, high + (high - low) * 0.02),
     };
     let mut f = blank(
         "rtt-cdf",
         "Round trips, cumulative distributions",
         x,
-        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+        Axis::linear("no slower", AxisUnit::Share, 0.0, 1.0),
     );
     f.subtitle = shown
         .iter()
@@ -52,7 +52,7 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         .map(|((name, g), k)| {
             let mut points = vec![(least(g), 0.0)];
             points.extend(steps(g));
-            Series::new(name, Tone::Run(k), Mark::Step { points })
+            MarkSeries::new(name, Tone::Run(k), Mark::Step { points })
         })
         .collect();
     Some(f)

@@ -3,9 +3,9 @@
 use super::parts::{blank, least, n, quantile, time};
 use super::round_trips::band_note;
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
+use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::histogram::rebinned;
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
 /// Bars of the histogram: narrow, so that bands are visible.
 const BARS: usize = 240;
@@ -22,8 +22,8 @@ pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt-histogram",
         "Round trips, histogram",
-        Axis::linear("round-trip time", Unit::Time, bars.start, bars.end()),
-        Axis::linear("pairs", Unit::Count, 0.0, (most * 1.06).max(1.0)),
+        Axis::linear("round-trip time", AxisUnit::Time, bars.start, bars.end()),
+        Axis::linear("pairs", AxisUnit::Count, 0.0, (most * 1.06).max(1.0)),
     );
     let inside: f64 = bars.heights.iter().sum();
     let beyond = trace.pairs.n().saturating_sub(inside as u64);
@@ -39,6 +39,6 @@ pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     f.notes.extend(levels.iter().map(band_note));
     f.notes.extend(trace.left_out_note());
     let mark = Mark::Bars { start: bars.start, width: bars.width, heights: bars.heights };
-    f.series.push(Series::new("pairs per bar", Tone::Data, mark));
+    f.series.push(MarkSeries::new("pairs per bar", Tone::Data, mark));
     Some(f)
 }

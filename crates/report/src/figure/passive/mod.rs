@@ -15,19 +15,19 @@ mod size_cdf;
 mod trace;
 mod variation;
 
-pub use range::{FigureRange, Period, PeriodError};
+pub use range::{FigureRange, MarkedPeriod, PeriodError};
 pub use run::PassiveRun;
 pub use several::of_captures;
 pub use trace::PassiveTrace;
 
-use super::measured::say_measured;
+use super::measured::label_measured;
 use super::parts::Figure;
 
 /// All figures of a passive measurement.
 pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     let mut figures: Vec<Figure> = [
         round_trips::round_trips(run),
-        ping::beside_ping(run),
+        ping::compared_with_ping(run),
         histogram::histogram(run),
         cdf::cdf(run),
         by_size::by_size(run),
@@ -40,7 +40,7 @@ pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     .flatten()
     .collect();
     figures.iter_mut().for_each(|f| range::mark(f, run.periods));
-    say_measured(&mut figures, &run.measured().unwrap_or_default());
+    label_measured(&mut figures, &run.measured().unwrap_or_default());
     figures
 }
 
@@ -48,14 +48,16 @@ pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
 mod tests {
     use super::*;
     use crate::figure::parts::Mark;
+    use jitlat_core::spec::Direction;
     use jitlat_core::time::{Span, WallTime};
-    use jitlat_passive::{Level, Pair, PingSource, Record, Way};
+    use jitlat_passive::{BandSpacing, PingSource, Record, SyntheticPair};
 
     /// A pair in the middle of which it is `at`, of two packets of so many bytes.
-    fn pair(at: i64, rtt: i64, length: u32) -> Pair {
-        let record = |way, reference| Record { way, reference, monitor: WallTime(at), length, flow: 0 };
-        let out = record(Way::Out, WallTime(at - rtt / 2));
-        Pair { out, back: record(Way::In, WallTime(at - rtt / 2 + rtt)) }
+    fn pair(at: i64, rtt: i64, length: u32) -> SyntheticPair {
+        let record =
+            |direction, reference| Record { direction, reference, monitor: WallTime(at), length, flow: 0 };
+        let out = record(Direction::Up, WallTime(at - rtt / 2));
+        SyntheticPair { out, back: record(Direction::Down, WallTime(at - rtt / 2 + rtt)) }
     }
 
     fn new_trace() -> PassiveTrace {
@@ -67,8 +69,8 @@ mod tests {
         for i in 0..600i64 {
             let at = 1_700_000_000_000_000_000 + i * 100_000_000;
             t.pair(&pair(at, 79_000_000 + i % 4 * 26_500_000, 1450));
-            t.packet(Way::Out, at, 5_000_000 + i % 4 * 26_500_000);
-            t.packet(Way::In, at, -3_000_000);
+            t.packet(Direction::Up, at, 5_000_000 + i % 4 * 26_500_000);
+            t.packet(Direction::Down, at, -3_000_000);
         }
         t
     }
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn bands_lie_on_the_values() {
         let t = trace();
-        let level = Level {
+        let level = BandSpacing {
             spacing_ns: 26.5e6,
             strength: 1.0,
             p: Some(0.0),
@@ -119,6 +121,6 @@ mod tests {
         }
         assert_eq!(t.rate.values().iter().map(|v| v.1).sum::<i64>(), 10_000);
         t.pair(&pair(i64::MAX - 1, 1, 60));
-        t.packet(Way::Out, i64::MIN, i64::MAX);
+        t.packet(Direction::Up, i64::MIN, i64::MAX);
     }
 }

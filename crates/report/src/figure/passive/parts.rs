@@ -1,7 +1,7 @@
 //! What the figures of captures have in common.
 
-use crate::figure::axis::{Axis, Unit, group_thousands, value_label};
-use crate::figure::grid::Grid;
+use crate::figure::axis::{Axis, AxisUnit, group_thousands, value_label};
+use crate::figure::grid::PointGrid;
 use crate::figure::parts::Figure;
 
 pub(super) fn n(count: u64) -> String {
@@ -9,11 +9,11 @@ pub(super) fn n(count: u64) -> String {
 }
 
 pub(super) fn time(ns: f64) -> String {
-    value_label(Unit::Time, ns)
+    value_label(AxisUnit::Time, ns)
 }
 
 /// A quantile of a distribution in cells, interpolated between their lower edges.
-pub(super) fn quantile(grid: &Grid, share: f64) -> f64 {
+pub(super) fn quantile(grid: &PointGrid, share: f64) -> f64 {
     let (start, width, counts) = grid.marginal();
     let rank = share * grid.n() as f64;
     let mut seen = 0.0;
@@ -26,7 +26,7 @@ pub(super) fn quantile(grid: &Grid, share: f64) -> f64 {
     start + width * counts.len() as f64
 }
 
-pub(super) fn least(grid: &Grid) -> f64 {
+pub(super) fn least(grid: &PointGrid) -> f64 {
     quantile(grid, 0.0f64.max(0.5 / grid.n().max(1) as f64))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn margins(low: f64, high: f64) -> (f64, f64) {
     (low - m, high + m)
 }
 
-pub(super) fn steps(grid: &Grid) -> Vec<(f64, f64)> {
+pub(super) fn steps(grid: &PointGrid) -> Vec<(f64, f64)> {
     let (start, width, counts) = grid.marginal();
     let total = grid.n().max(1) as f64;
     let merge = counts.len().div_ceil(2000).max(1);

@@ -2,12 +2,12 @@
 
 use super::parts::{blank, least, margins, n, quantile};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, MarkSeries, Tone};
 use crate::figure::series::drawn;
 
 /// The round trips against time, beside what ping measured; None without ping.
-pub(super) fn beside_ping(run: &PassiveRun<'_>) -> Option<Figure> {
+pub(super) fn compared_with_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let (spp, how) = drawn(&trace.rtt, 0.0)?;
     let (from, to) = trace.times()?;
@@ -19,8 +19,8 @@ pub(super) fn beside_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt-ping",
         "Round trip against time, beside ping",
-        Axis::linear("time since the first packet", Unit::Elapsed, from, to),
-        Axis::linear("round-trip time", Unit::Time, lo, hi),
+        Axis::linear("time since the first packet", AxisUnit::Elapsed, from, to),
+        Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     let counts: String =
         trace.pings().map(|(source, _, tally)| format!(", {}: {}", source.label(), n(tally.n()))).collect();
@@ -28,10 +28,10 @@ pub(super) fn beside_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     f.about = "What the application had and what ping would have said of it. They part where the network treats the two \
                differently, or where ping's own packets meet another queue."
         .into();
-    f.series.push(Series::new("pairs", Tone::Data, spp));
+    f.series.push(MarkSeries::new("pairs", Tone::Data, spp));
     for (source, cloud, _) in trace.pings() {
         let (mark, _) = drawn(cloud, 0.0)?;
-        f.series.push(Series::new(source.label(), Tone::Run(1 + source as u8), mark));
+        f.series.push(MarkSeries::new(source.label(), Tone::Run(1 + source as u8), mark));
     }
     Some(f)
 }

@@ -1,7 +1,7 @@
-//! [`FigureRange`]: the times and round trips that figures show. [`Period`]: a time that they mark.
+//! [`FigureRange`]: the times and round trips that figures show. [`MarkedPeriod`]: a time that they mark.
 
-use crate::figure::axis::{Axis, Unit, value_label};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit, value_label};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_core::quantity;
 use jitlat_core::time::Span;
 use std::fmt;
@@ -38,10 +38,10 @@ impl fmt::Display for FigureRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = "";
         for (what, limit, unit) in [
-            ("from", self.from, Unit::Elapsed),
-            ("to", self.to, Unit::Elapsed),
-            ("round trips from", self.rtt_min, Unit::Time),
-            ("round trips up to", self.rtt_max, Unit::Time),
+            ("from", self.from, AxisUnit::Elapsed),
+            ("to", self.to, AxisUnit::Elapsed),
+            ("round trips from", self.rtt_min, AxisUnit::Time),
+            ("round trips up to", self.rtt_max, AxisUnit::Time),
         ] {
             if let Some(limit) = limit {
                 write!(f, "{said}{what} {}", value_label(unit, limit.0 as f64))?;
@@ -54,7 +54,7 @@ impl fmt::Display for FigureRange {
 
 /// A period that figures against time mark: `80s-120s=idle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Period {
+pub struct MarkedPeriod {
     /// Its beginning, from the first pair.
     pub from: Span,
     /// Its end.
@@ -68,10 +68,10 @@ pub struct Period {
 #[error("give two times, the earlier first, and a name: 80s-120s=idle")]
 pub struct PeriodError;
 
-impl FromStr for Period {
+impl FromStr for MarkedPeriod {
     type Err = PeriodError;
 
-    fn from_str(s: &str) -> Result<Period, PeriodError> {
+    fn from_str(s: &str) -> Result<MarkedPeriod, PeriodError> {
         let (times, name) = s.split_once('=').ok_or(PeriodError)?;
         let (from, to) = times.split_once('-').ok_or(PeriodError)?;
         let time = |t: &str| match t.trim() {
@@ -82,13 +82,13 @@ impl FromStr for Period {
         if from >= to || name.trim().is_empty() {
             return Err(PeriodError);
         }
-        Ok(Period { from, to, name: name.trim().to_owned() })
+        Ok(MarkedPeriod { from, to, name: name.trim().to_owned() })
     }
 }
 
 /// Marks the periods along the upper edge of a figure against time; other figures stay as they are.
-pub(super) fn mark(figure: &mut Figure, periods: &[Period]) {
-    if figure.x.unit != Unit::Elapsed || figure.x.hi <= figure.x.lo {
+pub(super) fn mark(figure: &mut Figure, periods: &[MarkedPeriod]) {
+    if figure.x.unit != AxisUnit::Elapsed || figure.x.hi <= figure.x.lo {
         return;
     }
     let mut names: Vec<&str> = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn mark(figure: &mut Figure, periods: &[Period]) {
         let points = vec![(from.max(figure.x.lo), y), (to.min(figure.x.hi), y)];
         // The first tones are those of the data.
         let tone = Tone::Run((3 + k) as u8);
-        figure.series.push(Series::new(name, tone, Mark::Line { points, dashed: false }));
+        figure.series.push(MarkSeries::new(name, tone, Mark::Line { points, dashed: false }));
     }
     if !names.is_empty() {
         let y = &figure.y;
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn periods_are_read() {
-        let period = "80s-2min=idle, no traffic".parse::<Period>();
+        let period = "80s-2min=idle, no traffic".parse::<MarkedPeriod>();
         let name = "idle, no traffic".to_owned();
-        assert_eq!(period, Ok(Period { from: Span::seconds(80), to: Span::seconds(120), name }));
-        assert_eq!("0s-14s=quiet".parse::<Period>().map(|p| p.from), Ok(Span::ZERO));
+        assert_eq!(period, Ok(MarkedPeriod { from: Span::seconds(80), to: Span::seconds(120), name }));
+        assert_eq!("0s-14s=quiet".parse::<MarkedPeriod>().map(|p| p.from), Ok(Span::ZERO));
         for wrong in ["80s-120s", "120s-80s=x", "80s=x", "a-b=x", "1s-2s= ", ""] {
-            assert_eq!(wrong.parse::<Period>(), Err(PeriodError), "{wrong}");
+            assert_eq!(wrong.parse::<MarkedPeriod>(), Err(PeriodError), "{wrong}");
         }
     }
 

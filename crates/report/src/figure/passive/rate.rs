@@ -3,11 +3,11 @@
 use super::parts::{blank, time};
 use super::run::PassiveRun;
 use super::trace::PassiveTrace;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
 /// Stretches in the moving average of the pair rate.
-const AVERAGED: usize = 10;
+const AVERAGED_BINS: usize = 10;
 
 /// Pairs a second.
 pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -27,10 +27,10 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
         .enumerate()
         .map(|(i, (x, r))| {
             sum += r;
-            if i >= AVERAGED {
-                sum -= points[i - AVERAGED].1;
+            if i >= AVERAGED_BINS {
+                sum -= points[i - AVERAGED_BINS].1;
             }
-            (x + width, sum / (i + 1).min(AVERAGED) as f64)
+            (x + width, sum / (i + 1).min(AVERAGED_BINS) as f64)
         })
         .collect();
     points.push((end, points.last()?.1));
@@ -38,25 +38,26 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "pair-rate",
         "Pair rate",
-        Axis::linear("time since the first pair", Unit::Elapsed, 0.0, end),
-        Axis::linear("pairs a second", Unit::Plain, 0.0, (most * 1.06).max(1.0)),
+        Axis::linear("time since the first pair", AxisUnit::Elapsed, 0.0, end),
+        Axis::linear("pairs a second", AxisUnit::Plain, 0.0, (most * 1.06).max(1.0)),
     );
     f.subtitle =
-        format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED as f64));
+        format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED_BINS as f64));
     f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
                high rate are the application's own queue; at a low rate, that of other traffic. Where pair rate over packet rate is \
                steady (one half if the ways alternate strictly), the one stands for the other."
         .into();
-    f.series.push(Series::new("pairs a second", Tone::Data, Mark::Step { points }));
+    f.series.push(MarkSeries::new("pairs a second", Tone::Data, Mark::Step { points }));
     let ratios = ratios(trace);
     if !ratios.is_empty() {
         let most = ratios.iter().map(|p| p.1).fold(0.5, f64::max);
-        f.right = Some(Axis::linear("pairs a packet", Unit::Plain, 0.0, most * 1.06));
+        f.right = Some(Axis::linear("pairs a packet", AxisUnit::Plain, 0.0, most * 1.06));
         let name = "pair rate over packet rate (right)";
-        f.series
-            .push(Series::new(name, Tone::Bound, Mark::Line { points: ratios, dashed: false }).on_right());
+        f.series.push(
+            MarkSeries::new(name, Tone::Bound, Mark::Line { points: ratios, dashed: false }).on_right(),
+        );
     }
-    f.series.push(Series::new("moving average", Tone::Fit, Mark::Line { points: average, dashed: true }));
+    f.series.push(MarkSeries::new("moving average", Tone::Fit, Mark::Line { points: average, dashed: true }));
     Some(f)
 }
 

@@ -3,13 +3,13 @@
 use super::parts::{blank, least, margins, n, quantile, time};
 use super::run::PassiveRun;
 use super::trace::PassiveTrace;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
-use jitlat_passive::Level;
+use jitlat_passive::BandSpacing;
 
 /// Bands drawn as lines.
-const LINES: usize = 40;
+const MAX_BAND_LINES: usize = 40;
 
 /// The round trips against time, with their bands.
 pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -21,8 +21,8 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt",
         "Round trip against time",
-        Axis::linear("time since the first pair", Unit::Elapsed, from, to),
-        Axis::linear("round-trip time", Unit::Time, lo, hi),
+        Axis::linear("time since the first pair", AxisUnit::Elapsed, from, to),
+        Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = format!("n = {} synthetic pairs{}", n(trace.pairs.n()), how.replace("packets", "pairs"));
     f.about = "The round trip the application's own packets had. Horizontal bands are packets queued before a slow \
@@ -35,11 +35,11 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
         let q = level.spacing_ns;
         let first = band_phase(trace, q, low);
         let lines = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;
-        if lines <= LINES {
+        if lines <= MAX_BAND_LINES {
             for k in 0..lines {
                 let y = first + q * k as f64;
                 let name = if k == 0 { format!("bands, {} apart", time(q)) } else { String::new() };
-                f.series.push(Series::new(
+                f.series.push(MarkSeries::new(
                     name,
                     Tone::Bound,
                     Mark::Line { points: vec![(from, y), (to, y)], dashed: true },
@@ -49,11 +49,11 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     }
     f.notes.extend(levels.iter().map(band_note));
     f.notes.extend(trace.left_out_note());
-    f.series.push(Series::new("pairs", Tone::Data, mark));
+    f.series.push(MarkSeries::new("pairs", Tone::Data, mark));
     Some(f)
 }
 
-pub(super) fn band_note(l: &Level) -> String {
+pub(super) fn band_note(l: &BandSpacing) -> String {
     let what =
         if l.of_differences { "Neighbouring round trips mostly differ by" } else { "The bands are apart by" };
     let fine =

@@ -1,12 +1,12 @@
 //! [`PassiveRun`]: one passive measurement, as the builders need it.
 
-use super::range::Period;
+use super::range::MarkedPeriod;
 use super::trace::PassiveTrace;
-use jitlat_core::link::Link;
+use jitlat_core::link::AccessLink;
 use jitlat_core::units::utc_date;
 use jitlat_passive::pipeline::LengthCounts;
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{Level, LinkQuestion, PassiveResult, SizeFigures};
+use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, SizeFigures};
 
 /// One passive measurement, as the builders need it.
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +14,15 @@ pub struct PassiveRun<'a> {
     /// Its pairs and packets.
     pub trace: &'a PassiveTrace,
     /// The bands found in its round trips.
-    pub levels: &'a [Level],
+    pub levels: &'a [BandSpacing],
     /// Its round trips by packet size.
     pub sizes: &'a [SizeFigures],
     /// The link that its round trips are compared with.
-    pub link: Option<&'a Link>,
+    pub link: Option<&'a AccessLink>,
     /// Packets by length at the reference and at the monitor point.
     pub captured: Option<[&'a LengthCounts; 2]>,
     /// Periods that are marked.
-    pub periods: &'a [Period],
+    pub periods: &'a [MarkedPeriod],
     /// What was found; `None`: nothing is known of where and when it was measured.
     pub result: Option<&'a PassiveResult>,
 }

@@ -3,9 +3,9 @@
 use super::parts::{blank, least, margins, n, quantile, steps};
 use super::range;
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::measured::{measured_of_several, say_measured};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::measured::{label_measured, measured_of_several};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::SizeFigures;
 
@@ -20,52 +20,52 @@ pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
     let periods = runs[0].1.periods;
     figures.iter_mut().for_each(|f| range::mark(f, periods));
     let measured = measured_of_several(runs.iter().map(|(name, run)| (*name, run.measured())));
-    say_measured(&mut figures, &measured);
+    label_measured(&mut figures, &measured);
     figures
 }
 
-type Named<'a> = (&'a str, PassiveRun<'a>);
+type NamedRun<'a> = (&'a str, PassiveRun<'a>);
 
 /// The greatest and the least of what `f` says of each run.
-fn span(runs: &[Named<'_>], f: impl Fn(&PassiveRun<'_>) -> (f64, f64)) -> (f64, f64) {
+fn span(runs: &[NamedRun<'_>], f: impl Fn(&PassiveRun<'_>) -> (f64, f64)) -> (f64, f64) {
     let all = runs.iter().map(|(_, run)| f(run));
     all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (c, d)| (a.min(c), b.max(d)))
 }
 
-fn counts(runs: &[Named<'_>]) -> String {
-    let one = |(name, run): &Named<'_>| format!("{name}: n = {}", n(run.trace.pairs.n()));
+fn counts(runs: &[NamedRun<'_>]) -> String {
+    let one = |(name, run): &NamedRun<'_>| format!("{name}: n = {}", n(run.trace.pairs.n()));
     runs.iter().map(one).collect::<Vec<_>>().join(" · ")
 }
 
 /// Round trips against time, each from its own first pair.
-fn courses(runs: &[Named<'_>]) -> Option<Figure> {
+fn courses(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let (from, to) = span(runs, |run| run.trace.times().unwrap_or((f64::INFINITY, f64::NEG_INFINITY)));
     let (low, high) = span(runs, |run| (least(&run.trace.pairs), quantile(&run.trace.pairs, 1.0)));
     let (lo, hi) = margins(low, high);
     let mut f = blank(
         "captures-rtt",
         "Round trips against time, side by side",
-        Axis::linear("time since the first pair of each", Unit::Elapsed, from, to),
-        Axis::linear("round-trip time", Unit::Time, lo, hi),
+        Axis::linear("time since the first pair of each", AxisUnit::Elapsed, from, to),
+        Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = counts(runs);
     f.about = "The same path at different times, or with different settings: what changed, and when.".into();
     for ((name, run), k) in runs.iter().zip(0u8..) {
         let (mark, _) = drawn(&run.trace.rtt, 0.0)?;
-        f.series.push(Series::new(*name, Tone::Run(k), mark));
+        f.series.push(MarkSeries::new(*name, Tone::Run(k), mark));
         f.notes.extend(run.trace.left_out_note().map(|note| format!("{name}: {note}")));
     }
     Some(f)
 }
 
 /// Cumulative distributions of the round trips.
-fn cdfs(runs: &[Named<'_>]) -> Option<Figure> {
+fn cdfs(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let (low, high) = span(runs, |run| (least(&run.trace.pairs), quantile(&run.trace.pairs, 0.99)));
     let mut f = blank(
         "captures-rtt-cdf",
         "Round trips, cumulative distributions side by side",
-        Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
-        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+        Axis::linear("round-trip time", AxisUnit::Time, low, high + (high - low) * 0.02),
+        Axis::linear("no slower", AxisUnit::Share, 0.0, 1.0),
     );
     f.subtitle = counts(runs);
     f.about = "The curve further left is the faster; the steeper one has less jitter.".into();
@@ -73,13 +73,13 @@ fn cdfs(runs: &[Named<'_>]) -> Option<Figure> {
     for ((name, run), k) in runs.iter().zip(0u8..) {
         let mut points = vec![(least(&run.trace.pairs), 0.0)];
         points.extend(steps(&run.trace.pairs));
-        f.series.push(Series::new(*name, Tone::Run(k), Mark::Step { points }));
+        f.series.push(MarkSeries::new(*name, Tone::Run(k), Mark::Step { points }));
     }
     Some(f)
 }
 
 /// The least round trip against packet size; None unless a run has several sizes.
-fn sizes(runs: &[Named<'_>]) -> Option<Figure> {
+fn sizes(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let equal = |run: &PassiveRun<'_>| -> Vec<(f64, f64)> {
         let same = |s: &&SizeFigures| s.out_length == s.in_length;
         run.sizes.iter().filter(same).map(|s| (f64::from(s.out_length), s.min_rtt_ns as f64)).collect()
@@ -98,16 +98,20 @@ fn sizes(runs: &[Named<'_>]) -> Option<Figure> {
     let mut f = blank(
         "captures-rtt-by-size",
         "Least round trip against packet size, side by side",
-        Axis::linear("IP packet (bytes), the same both ways", Unit::Plain, from, to),
-        Axis::linear("round-trip time", Unit::Time, lo, hi),
+        Axis::linear("IP packet (bytes), the same both ways", AxisUnit::Plain, from, to),
+        Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = counts(runs);
     f.about = "Steps of 48 bytes are ATM cells. The size at which a step begins tells the bytes that are put around a \
                packet: encapsulations differ by where their steps are."
         .into();
     for ((name, points), k) in curves.into_iter().zip(0u8..) {
-        f.series.push(Series::new(name, Tone::Run(k), Mark::Line { points: points.clone(), dashed: false }));
-        f.series.push(Series::new("", Tone::Run(k), Mark::Points { points }));
+        f.series.push(MarkSeries::new(
+            name,
+            Tone::Run(k),
+            Mark::Line { points: points.clone(), dashed: false },
+        ));
+        f.series.push(MarkSeries::new("", Tone::Run(k), Mark::Points { points }));
     }
     Some(f)
 }

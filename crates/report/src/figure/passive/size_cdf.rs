@@ -2,20 +2,20 @@
 
 use super::parts::{blank, n};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::SizeFigures;
 
 /// Curves at most: those of the sizes with most pairs.
-const CURVES: usize = 8;
+const MAX_CURVES: usize = 8;
 /// Pairs of a size before it has a curve.
-const ENOUGH: u64 = 10;
+const MIN_PAIRS_PER_SIZE: u64 = 10;
 
 /// The shares of round trips that are no slower, by packet size; None where all packets are of one size.
 pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
-    let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= ENOUGH).collect();
+    let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= MIN_PAIRS_PER_SIZE).collect();
     sizes.sort_by_key(|s| std::cmp::Reverse(s.pairs));
-    let others = sizes.split_off(sizes.len().min(CURVES)).len();
+    let others = sizes.split_off(sizes.len().min(MAX_CURVES)).len();
     sizes.sort_by_key(|s| (s.out_length, s.in_length));
     if sizes.len() < 2 {
         return None;
@@ -26,8 +26,8 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt-cdf-by-size",
         "Round trips by packet size, cumulative distributions",
-        Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
-        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+        Axis::linear("round-trip time", AxisUnit::Time, low, high + (high - low) * 0.02),
+        Axis::linear("no slower", AxisUnit::Share, 0.0, 1.0),
     );
     let pairs: u64 = sizes.iter().map(|s| s.pairs).sum();
     f.subtitle = format!("n = {} pairs of {} sizes", n(pairs), sizes.len());
@@ -48,7 +48,7 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         };
         let last = s.percentiles.len().saturating_sub(1).max(1) as f64;
         let points = s.percentiles.iter().enumerate().map(|(i, v)| (*v as f64, i as f64 / last)).collect();
-        f.series.push(Series::new(name, Tone::Run(k), Mark::Line { points, dashed: false }));
+        f.series.push(MarkSeries::new(name, Tone::Run(k), Mark::Line { points, dashed: false }));
     }
     Some(f)
 }

@@ -2,20 +2,21 @@
 
 use super::parts::n;
 use super::range::FigureRange;
-use crate::figure::grid::Grid;
+use crate::figure::grid::PointGrid;
 use crate::figure::series::extent;
-use crate::figure::stretches::{Most, Stretches, Sum};
+use crate::figure::stretches::{MaxJoin, SumJoin, TimeBins};
 use crate::figure::trace::Cloud;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::Span;
+use jitlat_passive::{BandSpacing, PingSource, Resampler, SyntheticPair, ThinnedTimes};
 use jitlat_passive::{CaptureEvent, CaptureObserver};
-use jitlat_passive::{Level, Levels, Pair, PingSource, Resampler, Way};
 
 /// Cells of a distribution.
-const TALLY: usize = 1 << 16;
+const MAX_CELLS: usize = 1 << 16;
 /// Expected length of the capture, in ns.
-const EXPECTED: i64 = 600_000_000_000;
+const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 /// Expected packet sizes, in bytes.
-const EXPECTED_SIZE: i64 = 2048;
+const EXPECTED_SIZE_BYTES: i64 = 2048;
 
 /// What the figures need of the pairs, of ping and of single packets, in constant size.
 #[derive(Clone, Debug)]
@@ -23,45 +24,45 @@ pub struct PassiveTrace {
     range: FigureRange,
     origin: Option<i64>,
     pub(super) rtt: Cloud,
-    pub(super) pairs: Grid,
+    pub(super) pairs: PointGrid,
     pub(super) resampler: Resampler,
-    pub(super) instants: Grid,
+    pub(super) instants: PointGrid,
     /// Round trips of pairs of two packets of one IP length, against that length in bytes.
     pub(super) equal_sizes: Cloud,
     /// Round trips of all pairs against the two IP lengths together.
     pub(super) both_sizes: Cloud,
     /// Pairs outside the range.
     pub(super) left_out: u64,
-    levels: Levels,
+    levels: ThinnedTimes,
     /// By [`PingSource`].
-    pings: [(Cloud, Grid); 2],
-    pub(super) rate: Stretches<Sum>,
+    pings: [(Cloud, PointGrid); 2],
+    pub(super) rate: TimeBins<SumJoin>,
     /// Matched packets of both ways.
-    pub(super) packets: Stretches<Sum>,
-    pub(super) variation: [Stretches<Most>; 2],
+    pub(super) packets: TimeBins<SumJoin>,
+    pub(super) variation: [TimeBins<MaxJoin>; 2],
     pub(super) least: [Option<i64>; 2],
 }
 
 impl PassiveTrace {
     /// A trace of the pairs within `range` that also samples round trips every `every`.
     pub fn new(every: Span, range: FigureRange) -> PassiveTrace {
-        let tally = || Grid::new(2, TALLY, 1);
+        let tally = || PointGrid::new(2, MAX_CELLS, 1);
         let width = every.0.max(1_000_000);
         PassiveTrace {
             range,
-            equal_sizes: Cloud::new(EXPECTED_SIZE),
-            both_sizes: Cloud::new(EXPECTED_SIZE),
+            equal_sizes: Cloud::new(EXPECTED_SIZE_BYTES),
+            both_sizes: Cloud::new(EXPECTED_SIZE_BYTES),
             left_out: 0,
-            levels: Levels::default(),
-            packets: Stretches::new(width),
+            levels: ThinnedTimes::default(),
+            packets: TimeBins::new(width),
             origin: None,
-            rtt: Cloud::new(EXPECTED),
+            rtt: Cloud::new(EXPECTED_CAPTURE_NS),
             pairs: tally(),
             resampler: Resampler::new(every),
             instants: tally(),
-            pings: [(); 2].map(|()| (Cloud::new(EXPECTED), tally())),
-            rate: Stretches::new(width),
-            variation: [(); 2].map(|()| Stretches::new(10_000_000)),
+            pings: [(); 2].map(|()| (Cloud::new(EXPECTED_CAPTURE_NS), tally())),
+            rate: TimeBins::new(width),
+            variation: [(); 2].map(|()| TimeBins::new(10_000_000)),
             least: [None; 2],
         }
     }
@@ -71,7 +72,7 @@ impl PassiveTrace {
     }
 
     /// Adds a pair.
-    pub fn pair(&mut self, pair: &Pair) {
+    pub fn pair(&mut self, pair: &SyntheticPair) {
         let (at, rtt) = (pair.middle().0, pair.rtt().0);
         let x = self.x(at);
         if !self.range.has(x, rtt) {
@@ -104,7 +105,7 @@ impl PassiveTrace {
     }
 
     /// The round trips of ping over time, and its distribution by source.
-    pub(super) fn pings(&self) -> impl Iterator<Item = (PingSource, &Cloud, &Grid)> {
+    pub(super) fn pings(&self) -> impl Iterator<Item = (PingSource, &Cloud, &PointGrid)> {
         PingSource::BOTH
             .into_iter()
             .zip(&self.pings)
@@ -113,19 +114,19 @@ impl PassiveTrace {
 
     /// Adds a packet that arrived: its time at the reference point and its raw delay, in ns.
     #[inline]
-    pub fn packet(&mut self, way: Way, at: i64, delay: i64) {
+    pub fn packet(&mut self, direction: Direction, at: i64, delay: i64) {
         let x = self.x(at);
         if !self.range.has_time(x) {
             return;
         }
         self.packets.add(x, 1);
-        let least = self.least[way as usize].get_or_insert(delay);
+        let least = self.least[direction as usize].get_or_insert(delay);
         *least = (*least).min(delay);
-        self.variation[way as usize].add(x, delay);
+        self.variation[direction as usize].add(x, delay);
     }
 
     /// The bands in what is shown, where that is not everything: a closer look may show finer ones. None where it is.
-    pub fn levels_of_range(&self) -> Option<Vec<Level>> {
+    pub fn levels_of_range(&self) -> Option<Vec<BandSpacing>> {
         (self.left_out > 0).then(|| self.levels.find())
     }
 
@@ -147,7 +148,7 @@ impl CaptureObserver for PassiveTrace {
         match event {
             CaptureEvent::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(&e.pair)),
             CaptureEvent::Matched(list) => {
-                list.iter().for_each(|r| self.packet(r.way, r.reference.0, r.delay().0));
+                list.iter().for_each(|r| self.packet(r.direction, r.reference.0, r.delay().0));
             }
             _ => {}
         }

@@ -2,18 +2,20 @@
 
 use super::parts::{blank, time};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
-use crate::figure::stretches::Stretches;
-use jitlat_passive::Way;
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
+use crate::figure::stretches::TimeBins;
+use jitlat_core::spec::Direction;
 
 /// What each way adds to its least delay.
 pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let mut series = Vec::new();
     let (mut end, mut most) = (0.0f64, 0.0f64);
-    for (way, name) in [(Way::Out, "OUT"), (Way::In, "IN")] {
-        let (stretches, Some(least)) = (&trace.variation[way as usize], trace.least[way as usize]) else {
+    for (direction, name) in [(Direction::Up, "OUT"), (Direction::Down, "IN")] {
+        let (stretches, Some(least)) =
+            (&trace.variation[direction as usize], trace.least[direction as usize])
+        else {
             continue;
         };
         let points: Vec<(f64, f64)> =
@@ -21,17 +23,17 @@ pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
         for p in &points {
             (end, most) = (end.max(p.0), most.max(p.1));
         }
-        series.push(Series::new(name, Tone::Run(way as u8), Mark::Line { points, dashed: false }));
+        series.push(MarkSeries::new(name, Tone::Run(direction as u8), Mark::Line { points, dashed: false }));
     }
     if series.is_empty() || end <= 0.0 {
         return None;
     }
-    let width = trace.variation.iter().map(Stretches::width).max().unwrap_or(1) as f64;
+    let width = trace.variation.iter().map(TimeBins::width).max().unwrap_or(1) as f64;
     let mut f = blank(
         "variation",
         "One-way delay variation, both ways",
-        Axis::linear("time since the first packet", Unit::Elapsed, 0.0, end),
-        Axis::linear("delay above the least", Unit::Time, 0.0, (most * 1.06).max(1000.0)),
+        Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end),
+        Axis::linear("delay above the least", AxisUnit::Time, 0.0, (most * 1.06).max(1000.0)),
     );
     f.subtitle = format!("all matched packets, not only pairs; the largest of every {}", time(width));
     f.about = "Which way the delay comes from: the way whose line rises is the one with the queue. Free of the offset \

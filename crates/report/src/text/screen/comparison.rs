@@ -1,24 +1,26 @@
 //! The content for saved tests side by side.
 
-use super::rows::{Cells, Table, percent};
+use super::rows::{ScreenTable, StyledCells, percent};
 use super::{Screen, content};
 use crate::text::comparison::{floor, notes_on};
-use crate::text::page::{Look, mark};
+use crate::text::page::{WordStyle, mark};
 use crate::text::{count, why as evidence};
-use jitlat_core::scalars::Number;
+use jitlat_core::scalars::ExactNumber;
 use jitlat_core::summary::{Distribution, Percent};
 use jitlat_core::units::eng3;
-use jitlat_verdict::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row, Statistic};
-use jitlat_verdict::comparison::{Change, level, new_causes};
+use jitlat_verdict::compare::{
+    Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome, ComparisonRow, Difference, Statistic,
+};
+use jitlat_verdict::comparison::{SideChange, level, new_causes};
 
 /// Most columns of the name of a test.
-const NAME: usize = 20;
+const MAX_NAME_COLUMNS: usize = 20;
 /// Most lines of the table.
-const LINES: usize = 9;
+const MAX_LINES: usize = 9;
 
 impl Screen {
     /// The content for the tests of `grid`.
-    pub fn of_comparison(grid: &Grid) -> Screen {
+    pub fn of_comparison(grid: &ComparisonGrid) -> Screen {
         let cells = || grid.rows.iter().flat_map(|row| row.cells.iter().flatten());
         let answers: Vec<_> = match &grid.rows[..] {
             // In several rows, or of many columns, uses are too many.
@@ -49,7 +51,7 @@ impl Screen {
 }
 
 /// What `grid` is of.
-fn title(grid: &Grid) -> String {
+fn title(grid: &ComparisonGrid) -> String {
     let runs: usize =
         grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).map(|c| c.sources.len()).sum();
     let against = grid.columns.first().map_or(String::new(), |first| format!(", against {first}"));
@@ -58,12 +60,12 @@ fn title(grid: &Grid) -> String {
 }
 
 /// The name of a cell: its row and its column.
-fn name(row: &Row, column: &str) -> String {
+fn name(row: &ComparisonRow, column: &str) -> String {
     if row.name.is_empty() { column.to_owned() } else { format!("{}, {column}", row.name) }
 }
 
 /// A line for each test; the first of a row is what the others are compared with.
-fn table(grid: &Grid) -> Table {
+fn table(grid: &ComparisonGrid) -> ScreenTable {
     let statistic = grid.comparisons().next().map_or(Statistic::Median, |(_, c)| c.statistic);
     let of = match grid.basis {
         Basis::Delay => ["delay p50", "p99"],
@@ -75,20 +77,22 @@ fn table(grid: &Grid) -> Table {
         Statistic::P99 => "change p99",
     };
     let heads = ["", "quality", of[0], of[1], "lost", change].map(str::to_owned);
-    let line = |row: &Row, cell: &Cell| {
+    let line = |row: &ComparisonRow, cell: &Cell| {
         let compared = row.comparisons.iter().find(|c| c.b == cell.column);
-        let outcome = compared.map(Change::of);
+        let outcome = compared.map(SideChange::of);
         let quality = cell.answer.as_ref().map(|a| a.severity);
         let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
         let of_delays = |d: &Distribution| [d.median, d.percentile(Percent(99_000)).map(|ns| ns as f64)];
         let shown = match grid.basis {
             Basis::Delay => cell.latency.as_ref().map(of_delays),
             Basis::Pdv => cell.pdv.as_ref().map(of_delays),
-            Basis::Ipdv => Some(["ipdv-iqr", "ipdv-stddev"].map(|key| cell.scalar(key).map(Number::as_f64))),
+            Basis::Ipdv => {
+                Some(["ipdv-iqr", "ipdv-stddev"].map(|key| cell.scalar(key).map(ExactNumber::as_f64)))
+            }
         };
         let [first, second] = shown.unwrap_or_default().map(time);
         let loss = cell.loss_ratio.map(|share| format!("{} %", percent(share)));
-        let cells: Cells = vec![
+        let cells: StyledCells = vec![
             outcome.map_or((String::new(), None), |o| (o.name().to_owned(), Some(mark(o.level()).1))),
             quality.map_or((String::new(), None), |s| (s.name().to_owned(), Some(mark(s.into()).1))),
             (first, None),
@@ -99,12 +103,12 @@ fn table(grid: &Grid) -> Table {
         (name(row, &cell.column), cells)
     };
     let lines = grid.rows.iter().flat_map(|row| row.cells.iter().flatten().map(move |cell| line(row, cell)));
-    Table { heads: heads.to_vec(), lines: lines.collect(), name: NAME, most: LINES }
+    ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
 /// The difference that decides.
 fn chosen(c: &Comparison) -> Option<Difference> {
-    c.chosen().filter(|_| c.outcome != Outcome::Refused)
+    c.chosen().filter(|_| c.outcome != ComparisonOutcome::Refused)
 }
 
 fn signed(ns: f64) -> String {
@@ -123,7 +127,7 @@ fn change_of(c: &Comparison) -> Option<String> {
 }
 
 /// What is wrong where it is worse, and why each comparison was decided as it was.
-fn why(grid: &Grid) -> Vec<(Look, String, String)> {
+fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
     let mut causes: Vec<_> = grid
         .rows
         .iter()
@@ -138,7 +142,7 @@ fn why(grid: &Grid) -> Vec<(Look, String, String)> {
         )
     });
     let decided = grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
-    let mut decided: Vec<_> = decided.map(|(row, c)| (Change::of(c), row, c)).collect();
+    let mut decided: Vec<_> = decided.map(|(row, c)| (SideChange::of(c), row, c)).collect();
     // Stable: what is worse comes first.
     decided.sort_by_key(|(change, ..)| *change);
     let decided = decided.into_iter().map(|(change, row, c)| {
@@ -152,7 +156,7 @@ fn why(grid: &Grid) -> Vec<(Look, String, String)> {
     causes.chain(decided).collect()
 }
 
-fn trust(grid: &Grid) -> Vec<String> {
+fn trust(grid: &ComparisonGrid) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
         let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());

@@ -1,16 +1,16 @@
 //! The content for captured TCP connections.
 
-use super::rows::{Cells, Table, percent};
+use super::rows::{ScreenTable, StyledCells, percent};
 use super::{Screen, content};
 use crate::text::count;
 use crate::text::page::mark;
 use jitlat_core::units::{duration, eng3};
-use jitlat_passive::tcp::{TcpResult, TcpWay, answer, ways};
+use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, directions};
 
 /// Most columns of the name of a way: two addresses and ports.
-const NAME: usize = 35;
+const MAX_NAME_COLUMNS: usize = 35;
 /// Most lines of the table.
-const LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 impl Screen {
     /// The content for the connections of `r`, those worth looking at first.
@@ -37,14 +37,14 @@ fn title(r: &TcpResult) -> String {
 }
 
 /// A line for each way with data.
-fn table(r: &TcpResult) -> Table {
+fn table(r: &TcpResult) -> ScreenTable {
     let heads = ["", "data", "again", "RTT min", "p50", "order", "closed"].map(str::to_owned);
-    let line = |way: &TcpWay<'_>| {
+    let line = |way: &TcpDirection<'_>| {
         let (severity, data) = (way.severity(), way.data);
         let again = data.retransmissions as f64 / data.data_segments.max(1) as f64;
         let time = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), |ns| eng3(ns as f64));
         let number = |n: u64| if n == 0 { "-".to_owned() } else { n.to_string() };
-        let mut cells: Cells = vec![(severity.name().to_owned(), Some(mark(severity.into()).1))];
+        let mut cells: StyledCells = vec![(severity.name().to_owned(), Some(mark(severity.into()).1))];
         let figures = [
             bytes(data.unique_bytes),
             if data.retransmissions == 0 { "none".to_owned() } else { format!("{} %", percent(again)) },
@@ -56,7 +56,12 @@ fn table(r: &TcpResult) -> Table {
         cells.extend(figures.map(|text| (text, None)));
         (format!("{} > {}", way.from, way.to), cells)
     };
-    Table { heads: heads.to_vec(), lines: ways(r).iter().map(line).collect(), name: NAME, most: LINES }
+    ScreenTable {
+        heads: heads.to_vec(),
+        lines: directions(r).iter().map(line).collect(),
+        name: MAX_NAME_COLUMNS,
+        most: MAX_LINES,
+    }
 }
 
 /// `712 B`, `8.1 kB`, `1.2 GB`.

@@ -1,8 +1,8 @@
 //! What is said of streams: the answers, the causes, the uses.
 
-use super::Stream;
+use super::ScreenStream;
 use super::rows::percent;
-use crate::text::page::{Look, mark};
+use crate::text::page::{WordStyle, mark};
 use crate::text::{count, why as evidence};
 use jitlat_core::Schedule;
 use jitlat_core::answer::{Answer, Cause, Severity};
@@ -12,7 +12,7 @@ use jitlat_core::units::eng3;
 use jitlat_verdict::PROFILES;
 
 /// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
-const HEARD_WELL: f64 = 4.03;
+const SATISFYING_MOS: f64 = 4.03;
 
 /// How streams belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +27,15 @@ pub enum Relation {
 
 /// The quality for a use.
 #[derive(Clone, Debug)]
-pub(super) struct Use {
+pub(super) struct ProfileLine {
     pub name: String,
     pub severity: Severity,
     pub because: String,
 }
 
 /// The names of the rows of `streams`.
-pub(super) fn labels(streams: &[Stream<'_>]) -> Vec<String> {
-    let short = |stream: &Stream<'_>| match stream.label {
+pub(super) fn labels(streams: &[ScreenStream<'_>]) -> Vec<String> {
+    let short = |stream: &ScreenStream<'_>| match stream.label {
         "Client to server" => "to server".to_owned(),
         "Server to client" => "to client".to_owned(),
         label => label.to_owned(),
@@ -61,8 +61,8 @@ fn in_short(direction: Direction) -> &'static str {
 }
 
 /// The answers, with labels if there are several.
-pub(super) fn lead(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Level, String)> {
-    let of = |(stream, label): (&Stream<'_>, &String)| match &stream.summary.answer {
+pub(super) fn lead(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(Level, String)> {
+    let of = |(stream, label): (&ScreenStream<'_>, &String)| match &stream.summary.answer {
         Some(answer) => {
             let before = if streams.len() > 1 { format!("{}: ", capital(label)) } else { String::new() };
             (Level::from(answer.severity), format!("{before}{}", answer.headline))
@@ -84,7 +84,7 @@ fn capital(label: &str) -> String {
 }
 
 /// `1000 UDP packets of 80 bytes every 20.0 ms, 192.0.2.1 to 192.0.2.2`.
-pub(super) fn title(streams: &[Stream<'_>], relation: Relation) -> String {
+pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String {
     let Some(first) = streams.first() else { return String::new() };
     if relation == Relation::Separate && streams.len() > 1 {
         return format!("{} tests", streams.len());
@@ -115,7 +115,7 @@ pub(super) fn title(streams: &[Stream<'_>], relation: Relation) -> String {
 }
 
 /// The causes, the most severe first. Without causes, what was found that users notice.
-pub(super) fn why(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Look, String, String)> {
+pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordStyle, String, String)> {
     let mut all: Vec<(Severity, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
         let label = if streams.len() > 1 { format!("{label}: ") } else { String::new() };
@@ -134,12 +134,12 @@ pub(super) fn why(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Look, Strin
 }
 
 /// A cause with its evidence, after its severity.
-pub(super) fn cause_of(cause: &Cause) -> (Look, String, String) {
+pub(super) fn cause_of(cause: &Cause) -> (WordStyle, String, String) {
     (mark(cause.severity.into()).1, format!("{}:", cause.severity.name()), evidence(cause))
 }
 
 /// The uses: of both directions the worse, under load what is left, of several tests each.
-pub(super) fn uses(streams: &[Stream<'_>], labels: &[String], relation: Relation) -> Vec<Use> {
+pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Relation) -> Vec<ProfileLine> {
     let answers: Vec<(&str, &Answer)> = streams
         .iter()
         .zip(labels)
@@ -153,7 +153,7 @@ pub(super) fn uses(streams: &[Stream<'_>], labels: &[String], relation: Relation
 }
 
 /// The uses of `answers`, each with its name.
-pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Use> {
+pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<ProfileLine> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
     // In the order of the list; those of the user after them.
     names.sort_by_key(|name| {
@@ -173,7 +173,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Us
             }
         }
         // What is said between interruptions may sound well; that is not the verdict.
-        if let Some(mos) = worst.mos.filter(|mos| *mos < HEARD_WELL || worst.severity <= Severity::Fair) {
+        if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
             because = format!("MOS {mos:.2}, {because}");
         }
         if relation == Relation::Load {
@@ -188,7 +188,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Us
                     .join(", "),
             };
         }
-        Some(Use { name: name.clone(), severity: worst.severity, because })
+        Some(ProfileLine { name: name.clone(), severity: worst.severity, because })
     };
     names.into_iter().filter_map(one).collect()
 }

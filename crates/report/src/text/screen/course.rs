@@ -1,28 +1,28 @@
-//! [`Course`]: delay and loss over time.
+//! [`Timeline`]: delay and loss over time.
 
-use crate::text::plots::Canvas;
+use crate::text::plots::PlotCanvas;
 use jitlat_core::analysis::Samples;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Most slots.
-const SLOTS: usize = 1024;
+const MAX_SLOTS: usize = 1024;
 /// Parts into which a run of losses is divided, to be spread over the time it took.
-const PARTS: u64 = 2048;
+const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot {
+struct TimelineSlot {
     largest: Option<i64>,
     lost: u64,
 }
 
 /// The largest delay, and the number of lost packets, in each of at most 1024 equally long parts of a test.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct Timeline {
     /// The start of the first slot.
     origin: Option<i64>,
     /// The length of a slot, in ns.
     width: i128,
-    slots: Vec<Slot>,
+    slots: Vec<TimelineSlot>,
     /// Packets counted.
     packets: u64,
     /// Smallest and largest delay.
@@ -33,9 +33,9 @@ pub struct Course {
     relative: bool,
 }
 
-impl Default for Course {
-    fn default() -> Course {
-        Course {
+impl Default for Timeline {
+    fn default() -> Timeline {
+        Timeline {
             origin: None,
             width: 1000,
             slots: Vec::new(),
@@ -48,7 +48,7 @@ impl Default for Course {
 }
 
 /// The course of the round trips of captured pairs.
-impl CaptureObserver for Course {
+impl CaptureObserver for Timeline {
     fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         if let CaptureEvent::Pairs(pairs) = event {
             pairs.iter().for_each(|e| self.add(e.pair.middle().0, e.pair.rtt().0));
@@ -65,11 +65,11 @@ pub(super) struct Drawn {
     pub lost: String,
 }
 
-impl Course {
+impl Timeline {
     /// The course of `samples`, of `sent` packets one every `period` ns where the samples do not show it. Lost packets
     /// are placed between those that arrived.
-    pub fn of(samples: &Samples, sent: u64, period: i64) -> Course {
-        let mut course = Course::default();
+    pub fn of(samples: &Samples, sent: u64, period: i64) -> Timeline {
+        let mut course = Timeline::default();
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
         let at = |k: &u32| (u64::from(samples.seq[*k as usize]), i128::from(samples.sent[*k as usize]));
@@ -105,44 +105,44 @@ impl Course {
     /// Adds `count` lost packets that were sent between two times.
     fn lose(&mut self, [from, to]: [i128; 2], count: u64) {
         self.packets += count;
-        let parts = count.min(PARTS);
+        let parts = count.min(PARTS_PER_RUN);
         for k in 0..parts {
             let lost = count / parts + u64::from(k < count % parts);
             self.slot(from + (to - from).max(0) * i128::from(k) / i128::from(parts)).lost += lost;
         }
     }
 
-    fn slot(&mut self, at: i128) -> &mut Slot {
+    fn slot(&mut self, at: i128) -> &mut TimelineSlot {
         let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
         // What was sent before the first is counted with it.
         let since = (at - origin).max(0);
         let mut k = divided(since, self.width);
-        while k >= SLOTS as i128 {
+        while k >= MAX_SLOTS as i128 {
             self.width *= 2;
             let pairs = self.slots.chunks(2).map(|pair| {
                 let lost = pair.iter().map(|s| s.lost).fold(0, u64::saturating_add);
-                Slot { largest: pair.iter().filter_map(|s| s.largest).max(), lost }
+                TimelineSlot { largest: pair.iter().filter_map(|s| s.largest).max(), lost }
             });
             self.slots = pairs.collect();
             k = divided(since, self.width);
         }
         let k = k as usize;
         if k >= self.slots.len() {
-            self.slots.resize(k + 1, Slot::default());
+            self.slots.resize(k + 1, TimelineSlot::default());
         }
         &mut self.slots[k]
     }
 
     /// Subtracts `shift` ns from every delay that is printed.
     #[must_use]
-    pub fn shifted(mut self, shift: i64) -> Course {
+    pub fn shifted(mut self, shift: i64) -> Timeline {
         self.shift = shift;
         self
     }
 
     /// Prints only how far delays are above the smallest, because the clocks are unknown.
     #[must_use]
-    pub(super) fn relative(mut self) -> Course {
+    pub(super) fn relative(mut self) -> Timeline {
         self.relative = true;
         self
     }
@@ -168,7 +168,7 @@ impl Course {
         Some([low.saturating_sub(shift), high.saturating_sub(shift)])
     }
 
-    pub(super) fn draw(&self, canvas: Canvas) -> Drawn {
+    pub(super) fn draw(&self, canvas: PlotCanvas) -> Drawn {
         // A column for a packet at least: those between packets would look like gaps.
         let columns = canvas.width.min(usize::try_from(self.packets).unwrap_or(usize::MAX)).max(1);
         let [low, high] = self.range.unwrap_or_default().map(i128::from);
@@ -216,7 +216,7 @@ fn clamp(at: i128) -> i64 {
 mod tests {
     use super::*;
 
-    const ASCII: Canvas = Canvas { width: 20, unicode: false };
+    const ASCII: PlotCanvas = PlotCanvas { width: 20, unicode: false };
 
     fn samples(seq: impl Iterator<Item = u32>, delay: impl Fn(u32) -> i64) -> Samples {
         let seq: Vec<u32> = seq.collect();
@@ -230,7 +230,7 @@ mod tests {
         let some = samples((0..100).filter(|s| !(40..60).contains(s) && *s != 80), |s| {
             if s > 90 { 9_000_000 } else { 1_000_000 }
         });
-        let drawn = Course::of(&some, 100, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&some, 100, 20_000_000).draw(ASCII);
         assert_eq!(drawn.delay, "........    ......@@", "{drawn:?}");
         assert_eq!(drawn.lost, "        xxxx    .", "{drawn:?}");
     }
@@ -238,16 +238,16 @@ mod tests {
     #[test]
     fn what_never_arrived_takes_its_time() {
         // Everything after the first half is lost.
-        let drawn = Course::of(&samples(0..50, |_| 1000), 100, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&samples(0..50, |_| 1000), 100, 20_000_000).draw(ASCII);
         assert_eq!(drawn.delay, "..........");
         assert_eq!(drawn.lost, "          xxxxxxxxxx");
     }
 
     #[test]
     fn few_packets_are_few_columns() {
-        let drawn = Course::of(&samples(0..7, |s| i64::from(s) * 1000), 7, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&samples(0..7, |s| i64::from(s) * 1000), 7, 20_000_000).draw(ASCII);
         assert_eq!(drawn.delay, ".:-=+*@", "{drawn:?}");
-        assert!(Course::of(&Samples::default(), 10, 1).is_empty());
+        assert!(Timeline::of(&Samples::default(), 10, 1).is_empty());
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
             ..Samples::default()
         };
         for sent in [0, 1, u64::MAX] {
-            let course = Course::of(&wild, sent, i64::MAX);
-            assert!(course.slots.len() <= SLOTS);
+            let course = Timeline::of(&wild, sent, i64::MAX);
+            assert!(course.slots.len() <= MAX_SLOTS);
             assert!(course.draw(ASCII).delay.chars().count() <= 20);
             assert!(course.range().is_some());
         }

@@ -1,36 +1,36 @@
 //! The content on one screen: what is most important is cut last.
 
 use super::Screen;
-use super::content::Use;
-use super::rows::Cells;
-use crate::text::page::{Look, Style, mark};
-use crate::text::plots::Canvas;
+use super::content::ProfileLine;
+use super::rows::StyledCells;
+use crate::text::page::{TextStyle, WordStyle, mark};
+use crate::text::plots::PlotCanvas;
 use crate::text::{TextOptions, printable};
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
 /// Most rows: those of the smallest usual terminal, less one for the prompt.
-pub const ROWS: usize = 23;
+pub const MAX_ROWS: usize = 23;
 /// Fewest columns that are laid out for.
-const NARROWEST: usize = 60;
+const MIN_COLUMNS: usize = 60;
 /// Columns before the text of a section.
 const MARGIN: usize = 7;
 /// Most answers, and most rows of the table.
-pub(super) const STREAMS: usize = 6;
+pub(super) const MAX_STREAMS: usize = 6;
 
 /// What the marks of lost packets mean.
 const LEGEND: &str = ". 1, x 2+, X 10+";
 
 /// A row: pieces of text, some with a style.
 #[derive(Clone, Debug, Default)]
-struct Row(Vec<(String, Option<Look>)>);
+struct TextRow(Vec<(String, Option<WordStyle>)>);
 
-impl Row {
-    fn of(text: &str, look: Option<Look>) -> Row {
-        Row(vec![(text.to_owned(), look)])
+impl TextRow {
+    fn of(text: &str, look: Option<WordStyle>) -> TextRow {
+        TextRow(vec![(text.to_owned(), look)])
     }
 
-    fn push(&mut self, text: &str, look: Option<Look>) {
+    fn push(&mut self, text: &str, look: Option<WordStyle>) {
         self.0.push((text.to_owned(), look));
     }
 
@@ -44,7 +44,7 @@ impl Row {
             let text = if k == last { text.trim_end() } else { &text };
             let shown = cut(text, room);
             room -= columns(&shown);
-            match look.filter(|_| options.style == Style::Colour && !shown.trim().is_empty()) {
+            match look.filter(|_| options.style == TextStyle::Colour && !shown.trim().is_empty()) {
                 Some(look) => line += &format!("\x1b[{}m{shown}\x1b[0m", look.ansi()),
                 None => line += &shown,
             }
@@ -55,7 +55,7 @@ impl Row {
 
 /// The columns of a character, never too few: what is neither ASCII nor part of a plot may be wide.
 fn columns_of(c: char) -> usize {
-    if c.is_ascii() || c == JOINT || ('▁'..='█').contains(&c) { 1 } else { 2 }
+    if c.is_ascii() || c == NO_BREAK_SPACE || ('▁'..='█').contains(&c) { 1 } else { 2 }
 }
 
 fn columns(text: &str) -> usize {
@@ -93,7 +93,7 @@ fn cut_before(text: &str, width: usize) -> String {
 }
 
 /// A space at which a line is not split.
-const JOINT: char = '\u{a0}';
+const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// `text` with its numbers joined to their units.
 fn joined(text: &str) -> String {
@@ -102,7 +102,7 @@ fn joined(text: &str) -> String {
         let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
         let number = joined.ends_with(|c: char| c.is_ascii_digit());
         if number && matches!(unit, "%" | "ns" | "us" | "ms" | "s") {
-            joined.push(JOINT);
+            joined.push(NO_BREAK_SPACE);
         } else if !joined.is_empty() {
             joined.push(' ');
         }
@@ -152,21 +152,21 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
         room = width - columns(word);
     }
-    lines.iter().map(|line| line.replace(JOINT, " ")).collect()
+    lines.iter().map(|line| line.replace(NO_BREAK_SPACE, " ")).collect()
 }
 
 /// A statement: its rows.
-type Statement = Vec<Row>;
+type Statement = Vec<TextRow>;
 
 /// The statement of `text` after `mark`, in rows after the margin.
-fn statement(mark: Option<(&str, Look)>, text: &str, width: usize) -> Statement {
+fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> Statement {
     let full = mark.map_or(text.to_owned(), |(mark, _)| format!("{mark} {text}"));
     let lines = wrapped(&full, width - MARGIN);
     let row = |(k, line): (usize, &String)| match mark {
         Some((mark, look)) if k == 0 && line.starts_with(mark) => {
-            Row(vec![(mark.to_owned(), Some(look)), (line[mark.len()..].to_owned(), None)])
+            TextRow(vec![(mark.to_owned(), Some(look)), (line[mark.len()..].to_owned(), None)])
         }
-        _ => Row::of(line, None),
+        _ => TextRow::of(line, None),
     };
     lines.iter().enumerate().map(row).collect()
 }
@@ -177,7 +177,7 @@ fn more(n: usize, full: &str) -> String {
 }
 
 /// The statements in at most `rows` rows, with the number of those left out.
-fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<Row> {
+fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     let all: usize = statements.iter().map(Vec::len).sum();
     if all <= rows {
         return statements.concat();
@@ -191,16 +191,16 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<Row> {
             let room = rows.saturating_sub(shown.len());
             if k == 0 && room > spare {
                 // The most important one is begun, at least.
-                let mut begun: Vec<Row> = statement.iter().take(room - spare).cloned().collect();
+                let mut begun: Vec<TextRow> = statement.iter().take(room - spare).cloned().collect();
                 if let Some((text, _)) = begun.last_mut().and_then(|row| row.0.last_mut()) {
                     text.push_str(" ...");
                 }
                 shown.extend(begun);
                 if left > 1 {
-                    shown.push(Row::of(&more(left - 1, full), None));
+                    shown.push(TextRow::of(&more(left - 1, full), None));
                 }
             } else if room > 0 {
-                shown.push(Row::of(&more(left, full), None));
+                shown.push(TextRow::of(&more(left, full), None));
             }
             break;
         }
@@ -210,10 +210,10 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<Row> {
 }
 
 /// `rows` after the name of their section.
-fn section(name: &str, rows: Vec<Row>) -> Vec<Row> {
-    let margin = |(k, mut row): (usize, Row)| {
+fn section(name: &str, rows: Vec<TextRow>) -> Vec<TextRow> {
+    let margin = |(k, mut row): (usize, TextRow)| {
         let name = if k == 0 { name } else { "" };
-        row.0.insert(0, (format!("{name:<MARGIN$}"), Some(Look::Heading)));
+        row.0.insert(0, (format!("{name:<MARGIN$}"), Some(WordStyle::Heading)));
         row
     };
     rows.into_iter().enumerate().map(margin).collect()
@@ -221,9 +221,9 @@ fn section(name: &str, rows: Vec<Row>) -> Vec<Row> {
 
 /// `screen` as text.
 pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
-    let width = options.width.clamp(NARROWEST, 80.max(NARROWEST));
+    let width = options.width.clamp(MIN_COLUMNS, 80.max(MIN_COLUMNS));
     let lead = leads(screen, width);
-    let title: Vec<Row> = match screen.title.is_empty() {
+    let title: Vec<TextRow> = match screen.title.is_empty() {
         true => Vec::new(),
         false => leading(&screen.title, None, 2, width),
     };
@@ -238,19 +238,19 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 
     let fixed = lead.len() + title.len() + figures.len() + foot.len();
     let least = [&why, &uses, &trust].iter().filter(|s| !s.is_empty()).count();
-    if fixed + courses.len() + least > ROWS {
+    if fixed + courses.len() + least > MAX_ROWS {
         courses.clear();
     }
-    let room = ROWS.saturating_sub(fixed + courses.len());
+    let room = MAX_ROWS.saturating_sub(fixed + courses.len());
     let [why, uses, trust] = shared([&why, &uses, &trust], room, screen, width);
 
     let body = [section("Why", why), section("For", uses), section("Trust", trust), foot];
-    let mut blocks: Vec<Vec<Row>> = vec![[lead, title].concat(), [figures, courses].concat()];
+    let mut blocks: Vec<Vec<TextRow>> = vec![[lead, title].concat(), [figures, courses].concat()];
     blocks.extend(body);
     blocks.retain(|block| !block.is_empty());
     let rows: usize = blocks.iter().map(Vec::len).sum();
     // Blank rows between the answer, the table and the rest if there is room for both.
-    let mut blanks = if ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
+    let mut blanks = if MAX_ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
     let mut text = String::new();
     let mut written = 0;
     for (k, block) in blocks.iter().enumerate() {
@@ -259,7 +259,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
             text.push('\n');
             written += 1;
         }
-        for row in block.iter().take(ROWS.saturating_sub(written)) {
+        for row in block.iter().take(MAX_ROWS.saturating_sub(written)) {
             text += &row.write(options, width);
             text.push('\n');
             written += 1;
@@ -269,29 +269,29 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 }
 
 /// The answers: two rows each of one or two, one of more.
-fn leads(screen: &Screen, width: usize) -> Vec<Row> {
+fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     let most = if screen.lead.len() <= 2 { 2 } else { 1 };
     let mut rows = Vec::new();
-    for (level, text) in screen.lead.iter().take(STREAMS) {
+    for (level, text) in screen.lead.iter().take(MAX_STREAMS) {
         rows.extend(leading(text, Some(mark(*level).1), most, width));
     }
-    if screen.lead.len() > STREAMS {
-        rows.push(Row::of(&more(screen.lead.len() - STREAMS, screen.full), None));
+    if screen.lead.len() > MAX_STREAMS {
+        rows.push(TextRow::of(&more(screen.lead.len() - MAX_STREAMS, screen.full), None));
     }
     rows
 }
 
 /// `text` from the first column on, in at most `most` rows.
-fn leading(text: &str, look: Option<Look>, most: usize, width: usize) -> Vec<Row> {
+fn leading(text: &str, look: Option<WordStyle>, most: usize, width: usize) -> Vec<TextRow> {
     let mut lines = wrapped(&printable(text), width);
     if lines.len() > most {
         let rest = lines.split_off(most - 1).join(" ");
         lines.push(cut(&rest, width));
     }
-    lines.iter().map(|line| Row::of(line, look)).collect()
+    lines.iter().map(|line| TextRow::of(line, look)).collect()
 }
 
-fn figures(screen: &Screen, width: usize) -> Vec<Row> {
+fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
     let mut table = screen.table.clone();
     let all = table.lines.len();
     table.lines.truncate(table.most);
@@ -303,21 +303,21 @@ fn figures(screen: &Screen, width: usize) -> Vec<Row> {
     // A table with a column for each may hold fewer of them.
     let fits = (1..=table.lines.len()).rev().find_map(|n| Some((n, table.laid_out(n, width)?)));
     let Some((shown, lines)) = fits else { return Vec::new() };
-    let mut rows: Vec<Row> = lines.into_iter().map(|cells: Cells| Row(cells)).collect();
+    let mut rows: Vec<TextRow> = lines.into_iter().map(|cells: StyledCells| TextRow(cells)).collect();
     if shown < all {
-        rows.push(Row::of(&more(all - shown, screen.full), None));
+        rows.push(TextRow::of(&more(all - shown, screen.full), None));
     }
     rows
 }
 
 /// Delay over time of one or two streams, with a row for losses if there are any.
-fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<Row> {
+fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow> {
     let shown = if screen.courses.len() > 2 { &[] } else { &screen.courses[..] };
     let name = |name: &str| match shown.len() {
         1 => "delay".to_owned(),
         _ => cut_before(&printable(name), 12),
     };
-    let range = |course: &super::Course| {
+    let range = |course: &super::Timeline| {
         let [low, high] = course.range().unwrap_or_default();
         match course.is_relative() {
             true => format!("+{}", eng3(high as f64)),
@@ -327,19 +327,20 @@ fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<Row> {
     let label = shown.iter().map(|(n, _)| columns(&name(n))).max().unwrap_or(0).max("lost".len());
     let right = shown.iter().map(|(_, c)| columns(&range(c))).max().unwrap_or(0);
     let right = if shown.iter().any(|(_, c)| c.has_losses()) { right.max(LEGEND.len()) } else { right };
-    let canvas = Canvas { width: width.saturating_sub(label + right + 4).max(10), unicode: options.unicode };
+    let canvas =
+        PlotCanvas { width: width.saturating_sub(label + right + 4).max(10), unicode: options.unicode };
     let mut rows = Vec::new();
     for (of, course) in shown {
         let drawn = course.draw(canvas);
         let padded =
             |text: &str| format!("{text}{}", " ".repeat(canvas.width - columns(text).min(canvas.width)));
-        let mut row = Row::of(&format!("{:<label$}  ", name(of)), None);
+        let mut row = TextRow::of(&format!("{:<label$}  ", name(of)), None);
         row.push(&padded(&drawn.delay), None);
         row.push(&format!("  {}", range(course)), None);
         rows.push(row);
         if !drawn.lost.is_empty() {
-            let mut row = Row::of(&format!("{:<label$}  ", "lost"), None);
-            row.push(&padded(&drawn.lost), Some(Look::Bad));
+            let mut row = TextRow::of(&format!("{:<label$}  ", "lost"), None);
+            row.push(&padded(&drawn.lost), Some(WordStyle::Bad));
             row.push(&format!("  {LEGEND}"), None);
             rows.push(row);
         }
@@ -361,8 +362,8 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
         return vec![statement(Some((&of, mark(first.severity.into()).1)), &text, width)];
     }
     let name = shown.iter().map(|u| columns(&printable(&u.name))).max().unwrap_or(0).min(20);
-    let one = |(k, of): (usize, &Use)| {
-        let mut row = Row::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
+    let one = |(k, of): (usize, &ProfileLine)| {
+        let mut row = TextRow::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
         row.push(&format!("{:<7}", of.severity.name()), Some(mark(of.severity.into()).1));
         // A reason without a figure is said once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
@@ -396,7 +397,7 @@ fn shared(
     room: usize,
     screen: &Screen,
     width: usize,
-) -> [Vec<Row>; 3] {
+) -> [Vec<TextRow>; 3] {
     let rows = |of: &[Statement]| of.iter().map(Vec::len).sum::<usize>();
     let few = |of: &[Statement], most: usize| rows(of).min(most);
     // The first causes and the first reason to believe come first, then every use, then the rest.
@@ -416,24 +417,24 @@ fn shared(
 }
 
 /// Where the packets are, and what to do next. A command that is longer than a row goes on after a backslash.
-fn foot(screen: &Screen, width: usize) -> Vec<Row> {
-    let log: Vec<Row> = match screen.log.is_empty() {
+fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
+    let log: Vec<TextRow> = match screen.log.is_empty() {
         true => Vec::new(),
         false => statement(None, &printable(&screen.log), width),
     };
-    let mut next: Vec<Row> = Vec::new();
+    let mut next: Vec<TextRow> = Vec::new();
     let [command, purpose] = screen.next.each_ref().map(|text| printable(text));
     let in_one = format!("{command}  # {purpose}");
     if !purpose.is_empty() && columns(&in_one) <= width - MARGIN {
-        next.push(Row::of(&in_one, None));
+        next.push(TextRow::of(&in_one, None));
     } else if !command.is_empty() {
         let lines = wrapped(&command, width - MARGIN - 2);
         let last = lines.len() - 1;
         for (k, line) in lines.iter().enumerate() {
-            next.push(Row::of(&if k < last { format!("{line} \\") } else { line.clone() }, None));
+            next.push(TextRow::of(&if k < last { format!("{line} \\") } else { line.clone() }, None));
         }
     }
     // A log far away may have a long name: what does not fit is in the log of the shell.
-    let rows = |rows: Vec<Row>, most: usize| if rows.len() > most { rows[..most].to_vec() } else { rows };
+    let rows = |rows: Vec<TextRow>, most: usize| if rows.len() > most { rows[..most].to_vec() } else { rows };
     [section("Log", rows(log, 2)), section("Next", rows(next, 2))].concat()
 }

@@ -2,11 +2,11 @@
 //! far to believe it.
 //!
 //! * [`Screen`] – the content, made from summaries or captures
-//! * [`Course`] – delay and loss over time, in constant memory
+//! * [`Timeline`] – delay and loss over time, in constant memory
 //! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures;
 //!   `comparison`, `connections`, `sweep` – what `compare`, `tcp` and `sweep` show
 //! * `shared` – the content as pages read it
-//! * `layout` – the content on at most [`ROWS`] rows
+//! * `layout` – the content on at most [`MAX_ROWS`] rows
 
 mod comparison;
 mod connections;
@@ -20,23 +20,23 @@ mod sweep;
 mod trust;
 
 pub use content::Relation;
-pub use course::Course;
-pub use layout::ROWS;
+pub use course::Timeline;
+pub use layout::MAX_ROWS;
 pub use rows::shown_shift;
 pub use sweep::Swept;
 
 use super::TextOptions;
-use super::page::Look;
+use super::page::WordStyle;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
-use rows::{Row, Table};
+use rows::{FigureRow, ScreenTable};
 
 /// Most logs that are named.
-const MOST_LOGS: usize = 4;
+const MAX_NAMED_LOGS: usize = 4;
 
 /// A stream to be shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Stream<'a> {
+pub struct ScreenStream<'a> {
     /// Its name, if several are shown.
     pub label: &'a str,
     /// Its figures.
@@ -52,13 +52,13 @@ pub struct Screen {
     lead: Vec<(Level, String)>,
     /// What was measured.
     title: String,
-    table: Table,
+    table: ScreenTable,
     /// Delay over time, with the name of its row.
-    courses: Vec<(String, Course)>,
+    courses: Vec<(String, Timeline)>,
     /// The causes, each after its severity.
-    why: Vec<(Look, String, String)>,
+    why: Vec<(WordStyle, String, String)>,
     /// The quality for each use: its name, its severity, and the deciding figure.
-    uses: Vec<content::Use>,
+    uses: Vec<content::ProfileLine>,
     /// Clocks, sender, sample, and reasons to doubt a figure.
     trust: Vec<String>,
     /// The file that holds the packets; empty if they are not kept.
@@ -74,7 +74,7 @@ impl Default for Screen {
         Screen {
             lead: Vec::new(),
             title: String::new(),
-            table: Table::default(),
+            table: ScreenTable::default(),
             courses: Vec::new(),
             why: Vec::new(),
             uses: Vec::new(),
@@ -88,12 +88,12 @@ impl Default for Screen {
 
 impl Screen {
     /// The content for `streams`.
-    pub fn new(streams: &[Stream<'_>], relation: Relation) -> Screen {
+    pub fn new(streams: &[ScreenStream<'_>], relation: Relation) -> Screen {
         let labels = content::labels(streams);
-        let rows: Vec<Row> = streams
+        let rows: Vec<FigureRow> = streams
             .iter()
             .zip(&labels)
-            .flat_map(|(stream, label)| Row::of_stream(label, stream.summary, streams.len() == 1))
+            .flat_map(|(stream, label)| FigureRow::of_stream(label, stream.summary, streams.len() == 1))
             .collect();
         let courses = streams.iter().zip(&labels).filter_map(|(stream, label)| {
             let (course, relative) = rows::course(stream)?;
@@ -102,7 +102,7 @@ impl Screen {
         Screen {
             lead: content::lead(streams, &labels),
             title: content::title(streams, relation),
-            table: Table::of_rows(&rows),
+            table: ScreenTable::of_rows(&rows),
             courses: courses.collect(),
             why: content::why(streams, &labels),
             uses: content::uses(streams, &labels, relation),
@@ -129,7 +129,7 @@ impl Screen {
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
         // The names of many are in the command line that was typed.
-        let shown = if logs.len() > MOST_LOGS { MOST_LOGS - 1 } else { logs.len() };
+        let shown = if logs.len() > MAX_NAMED_LOGS { MAX_NAMED_LOGS - 1 } else { logs.len() };
         self.log = logs[..shown].join(", ");
         if shown < logs.len() {
             self.log += &format!(" and {} more", logs.len() - shown);
@@ -144,7 +144,7 @@ impl Screen {
         self
     }
 
-    /// The screen: at most [`ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
+    /// The screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
     pub fn show(&self, options: &TextOptions) -> String {
         layout::show(self, options)
     }

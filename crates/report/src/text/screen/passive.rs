@@ -1,13 +1,13 @@
 //! The content for captured traffic.
 
-use super::rows::{Table, describe_buffer, describe_loss, row_of};
-use super::{Course, Screen, content, trust};
+use super::rows::{ScreenTable, describe_buffer, describe_loss, row_of};
+use super::{Screen, Timeline, content, trust};
 use crate::text::count;
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{PassiveResult, WayFigures};
+use jitlat_passive::{MatchedFigures, PassiveResult};
 
 impl Screen {
     /// The content for two captures: `ways` are the judged figures of OUT and IN if the packets were kept, `round_trips`
@@ -15,7 +15,7 @@ impl Screen {
     pub fn of_captures(
         r: &PassiveResult,
         ways: Option<[&Summary; 2]>,
-        round_trips: Course,
+        round_trips: Timeline,
         notes: &[String],
     ) -> Screen {
         let s = &r.summary;
@@ -35,10 +35,10 @@ impl Screen {
             rows.push(row);
         }
         let samples = Default::default();
-        let streams: Vec<super::Stream<'_>> = ways
+        let streams: Vec<super::ScreenStream<'_>> = ways
             .into_iter()
             .flat_map(|ways| ["out", "in"].into_iter().zip(ways))
-            .map(|(label, summary)| super::Stream { label, summary, samples: &samples })
+            .map(|(label, summary)| super::ScreenStream { label, summary, samples: &samples })
             .collect();
         let labels = ["out", "in"].map(str::to_owned);
         for (row, stream) in rows.iter_mut().skip(1).zip(&streams) {
@@ -65,7 +65,7 @@ impl Screen {
                 list_prefixes(&r.plan.sides[0].reference),
                 list_prefixes(&r.plan.sides[1].monitor)
             ),
-            table: Table::of_rows(&rows),
+            table: ScreenTable::of_rows(&rows),
             courses: if round_trips.is_empty() {
                 Vec::new()
             } else {
@@ -103,7 +103,7 @@ fn found(r: &PassiveResult) -> (Level, String) {
     (Level::Good, text)
 }
 
-fn lost(way: &WayFigures) -> Option<String> {
+fn lost(way: &MatchedFigures) -> Option<String> {
     let (lost, all) = (way.counts.lost, way.counts.lost + way.counts.matched);
     (all > 0).then(|| describe_loss(lost, all, wilson95(lost, all)))
 }

@@ -1,23 +1,23 @@
 //! The table: a row for each stream, or, where that is too wide, a column.
 
-use super::layout::STREAMS;
-use super::{Course, Stream};
+use super::layout::MAX_STREAMS;
+use super::{ScreenStream, Timeline};
 use crate::text::is_one_host;
-use crate::text::page::{Look, mark};
+use crate::text::page::{WordStyle, mark};
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
-use jitlat_core::twoway::{FarReport, Way};
+use jitlat_core::twoway::{DirectionResult, FarReport};
 use jitlat_core::units::eng3;
 use jitlat_verdict as verdict;
 
 const P99: Percent = Percent(99_000);
 /// Fewer packets have no 99th percentile.
-pub(super) const RESOLVED: u64 = 100;
+pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 
 /// How a delay is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Clocks {
+pub(super) enum DelayKnowledge {
     /// One clock has read both times.
     One,
     /// Two clocks: what was subtracted, and the largest remaining error, in ns.
@@ -30,61 +30,63 @@ pub(super) enum Clocks {
     Contradicted,
 }
 
-impl Clocks {
+impl DelayKnowledge {
     /// For the delays of a test.
-    pub(super) fn of(s: &Summary) -> Clocks {
+    pub(super) fn of(s: &Summary) -> DelayKnowledge {
         if s.is_round_trip() || is_one_host(s) {
-            return Clocks::One;
+            return DelayKnowledge::One;
         }
         match s.correction() {
-            Some((shift, error)) => Clocks::checked(shift, error, s.latency.min),
+            Some((shift, error)) => DelayKnowledge::checked(shift, error, s.latency.min),
             None => match s.clock.correction_ns {
-                Some(shift) => Clocks::Unbounded(shift),
-                None => Clocks::Unknown,
+                Some(shift) => DelayKnowledge::Unbounded(shift),
+                None => DelayKnowledge::Unknown,
             },
         }
     }
 
-    fn of_way(s: &Summary, way: &Way) -> Clocks {
+    fn of_way(s: &Summary, way: &DirectionResult) -> DelayKnowledge {
         if is_one_host(s) {
-            return Clocks::One;
+            return DelayKnowledge::One;
         }
         match (way.clock.correction_ns, way.clock.bound_ns) {
-            (Some(shift), Some(error)) => Clocks::checked(shift, error, way.latency.min),
-            (Some(shift), None) => Clocks::Unbounded(shift),
-            _ => Clocks::Unknown,
+            (Some(shift), Some(error)) => DelayKnowledge::checked(shift, error, way.latency.min),
+            (Some(shift), None) => DelayKnowledge::Unbounded(shift),
+            _ => DelayKnowledge::Unknown,
         }
     }
 
     /// No packet arrives before it was sent.
-    fn checked(shift: i64, error: f64, least: Option<i64>) -> Clocks {
+    fn checked(shift: i64, error: f64, least: Option<i64>) -> DelayKnowledge {
         match least {
-            Some(least) if (least.saturating_sub(shift) as f64) < -error => Clocks::Contradicted,
-            _ => Clocks::Bounded(shift, error),
+            Some(least) if (least.saturating_sub(shift) as f64) < -error => DelayKnowledge::Contradicted,
+            _ => DelayKnowledge::Bounded(shift, error),
         }
     }
 
     /// What is subtracted from raw delays; `None` if they mean nothing.
     fn shift(self) -> Option<i64> {
         match self {
-            Clocks::One => Some(0),
-            Clocks::Bounded(shift, _) | Clocks::Unbounded(shift) => Some(shift),
-            Clocks::Unknown | Clocks::Contradicted => None,
+            DelayKnowledge::One => Some(0),
+            DelayKnowledge::Bounded(shift, _) | DelayKnowledge::Unbounded(shift) => Some(shift),
+            DelayKnowledge::Unknown | DelayKnowledge::Contradicted => None,
         }
     }
 
     fn error(self) -> String {
         match self {
-            Clocks::One => "none".to_owned(),
-            Clocks::Bounded(_, error) => eng3(error),
-            Clocks::Unbounded(_) | Clocks::Unknown | Clocks::Contradicted => "unknown".to_owned(),
+            DelayKnowledge::One => "none".to_owned(),
+            DelayKnowledge::Bounded(_, error) => eng3(error),
+            DelayKnowledge::Unbounded(_) | DelayKnowledge::Unknown | DelayKnowledge::Contradicted => {
+                "unknown".to_owned()
+            }
         }
     }
 }
 
 /// The figures of a stream as text; `-` where there is none.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct FigureRow {
     pub label: String,
     /// The verdict; `None` if the stream is not judged by itself.
     pub severity: Option<Severity>,
@@ -95,17 +97,17 @@ pub(super) struct Row {
 /// The heads of the columns, without the first.
 const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", "lost (95 %)", "buffer"];
 
-impl Row {
+impl FigureRow {
     /// The row of a stream; if it is `alone`, also those of the two ways of its round trips, as far as they are known.
-    pub(super) fn of_stream(label: &str, s: &Summary, alone: bool) -> Vec<Row> {
+    pub(super) fn of_stream(label: &str, s: &Summary, alone: bool) -> Vec<FigureRow> {
         if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
-            return vec![Row::of_far_report(label, s, &report)];
+            return vec![FigureRow::of_far_report(label, s, &report)];
         }
-        let whole = Row {
+        let whole = FigureRow {
             label: label.to_owned(),
             severity: s.answer.as_ref().map(|a| a.severity),
-            figures: figures(Figures {
-                clocks: Clocks::of(s),
+            figures: figures(RowFigures {
+                clocks: DelayKnowledge::of(s),
                 delay: &s.latency,
                 jitter: s.pdv_deskewed.as_ref().unwrap_or(&s.pdv),
                 lost: lost(s),
@@ -119,11 +121,11 @@ impl Row {
             .map(|t| [("there", t.up.as_ref()), ("back", t.down.as_ref())]);
         let ways = ways.into_iter().flatten().filter_map(|(label, way)| {
             let way = way?;
-            Some(Row {
+            Some(FigureRow {
                 label: label.to_owned(),
                 severity: None,
-                figures: figures(Figures {
-                    clocks: Clocks::of_way(s, way),
+                figures: figures(RowFigures {
+                    clocks: DelayKnowledge::of_way(s, way),
                     delay: &way.latency,
                     jitter: way.pdv_deskewed.as_ref().unwrap_or(&way.pdv),
                     lost: lost_on(way),
@@ -135,7 +137,7 @@ impl Row {
             let error = if q.bounded > 0 { "at most" } else { "none" };
             let none = || "-".to_owned();
             let figures = [eng3(q.median), eng3(q.p99 as f64), error.to_owned(), none(), none(), none()];
-            Row { label: "local queue".to_owned(), severity: None, figures }
+            FigureRow { label: "local queue".to_owned(), severity: None, figures }
         });
         std::iter::once(whole).chain(queue).chain(ways).collect()
     }
@@ -146,33 +148,33 @@ pub(super) fn shown_queue(s: &Summary) -> Option<&LocalQueue> {
     s.local_queue.as_ref().filter(|_| s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue)))
 }
 
-impl Row {
+impl FigureRow {
     /// The row of a test of one way of which the far host reports counts, and the extremes of the delays.
-    fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> Row {
+    fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> FigureRow {
         let (sent, lost) = (s.counts.sent, s.counts.sent.saturating_sub(report.received));
         let loss = (sent > 0).then(|| describe_loss(lost, sent, wilson95(lost, sent)));
         let severity = s.answer.as_ref().map(|a| a.severity);
-        Row { severity, ..row_of(label, None, Some("unknown".to_owned()), loss) }
+        FigureRow { severity, ..row_of(label, None, Some("unknown".to_owned()), loss) }
     }
 }
 
-struct Figures<'a> {
-    clocks: Clocks,
+struct RowFigures<'a> {
+    clocks: DelayKnowledge,
     delay: &'a Distribution,
     jitter: &'a Distribution,
     lost: Option<String>,
     buffer: Option<i64>,
 }
 
-fn figures(of: Figures<'_>) -> [String; 6] {
+fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
-    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= RESOLVED).map(|ns| ns as f64);
+    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
     let delay = |raw: Option<f64>| {
         let corrected = raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
         match (corrected, of.clocks) {
             // Nothing arrives before it was sent: what is known is the upper end.
-            (Some(ns), Clocks::Bounded(_, error)) if ns <= 0.0 => format!("<{}", eng3(ns + error)),
+            (Some(ns), DelayKnowledge::Bounded(_, error)) if ns <= 0.0 => format!("<{}", eng3(ns + error)),
             _ => time(corrected),
         }
     };
@@ -189,11 +191,16 @@ fn figures(of: Figures<'_>) -> [String; 6] {
 
 /// A row of median and 99th percentile of the delay and the 99th percentile of its variation, in ns, with what is known
 /// of the clocks.
-pub(super) fn row_of(label: &str, ns: Option<[f64; 3]>, error: Option<String>, lost: Option<String>) -> Row {
+pub(super) fn row_of(
+    label: &str,
+    ns: Option<[f64; 3]>,
+    error: Option<String>,
+    lost: Option<String>,
+) -> FigureRow {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let [p50, p99, jitter] = [0, 1, 2].map(|k| dash(ns.map(|ns| eng3(ns[k]))));
     let figures = [p50, p99, dash(error), jitter, dash(lost), "-".to_owned()];
-    Row { label: label.to_owned(), severity: None, figures }
+    FigureRow { label: label.to_owned(), severity: None, figures }
 }
 
 /// The loss of a stream, if it is observable.
@@ -205,7 +212,7 @@ fn lost(s: &Summary) -> Option<String> {
     Some(describe_loss(s.counts.lost, s.counts.sent, interval))
 }
 
-fn lost_on(way: &Way) -> Option<String> {
+fn lost_on(way: &DirectionResult) -> Option<String> {
     let (sent, lost) = (way.sent.filter(|n| *n > 0)?, way.lost?);
     let interval = way.loss.as_ref().and_then(|l| l.wilson95_correlated.or(l.wilson95));
     let interval = interval.or_else(|| wilson95(lost, sent));
@@ -248,9 +255,9 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// The course of a stream's delay, and whether only the distance from its minimum is known. `None` without packets.
-pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
+pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
     let s = stream.summary;
-    let course = Course::of(stream.samples, s.counts.sent, s.header.period);
+    let course = Timeline::of(stream.samples, s.counts.sent, s.header.period);
     let shift = shown_shift(s);
     (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
 }
@@ -258,19 +265,19 @@ pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
 /// What is subtracted from raw delays where they are drawn, in ns; `None` if only their differences mean something.
 pub fn shown_shift(s: &Summary) -> Option<i64> {
     // Clocks that make delays negative are not known.
-    Clocks::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
+    DelayKnowledge::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }
 
 /// A line of a table: its cells, each with its style.
-pub(super) type Cells = Vec<(String, Option<Look>)>;
+pub(super) type StyledCells = Vec<(String, Option<WordStyle>)>;
 
 /// The table of a screen.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ScreenTable {
     /// The heads of the columns, without that of the names.
     pub heads: Vec<String>,
     /// A name and the cells of its line.
-    pub lines: Vec<(String, Cells)>,
+    pub lines: Vec<(String, StyledCells)>,
     /// Most columns of a name.
     pub name: usize,
     /// Most lines that are shown.
@@ -278,52 +285,52 @@ pub(super) struct Table {
 }
 
 /// Most columns of the name of a stream.
-const NAME: usize = 12;
+const MAX_NAME_COLUMNS: usize = 12;
 
-impl Table {
+impl ScreenTable {
     /// Of streams or ways, one a line.
-    pub(super) fn of_rows(rows: &[Row]) -> Table {
+    pub(super) fn of_rows(rows: &[FigureRow]) -> ScreenTable {
         let judged = rows.iter().any(|row| row.severity.is_some());
         // No verdict, no buffer.
         let heads = if judged { &HEADS[..] } else { &HEADS[1..HEADS.len() - 1] };
-        let line = |row: &Row| {
+        let line = |row: &FigureRow| {
             let verdict = row.severity.map_or((String::new(), None), |severity| {
                 (severity.name().to_owned(), Some(mark(severity.into()).1))
             });
-            let mut cells: Cells = if judged { vec![verdict] } else { Vec::new() };
+            let mut cells: StyledCells = if judged { vec![verdict] } else { Vec::new() };
             cells.extend(row.figures.iter().map(|text| (text.clone(), None)));
             cells.truncate(heads.len());
             (row.label.clone(), cells)
         };
-        Table {
+        ScreenTable {
             heads: heads.iter().map(|head| (*head).to_owned()).collect(),
             lines: rows.iter().map(line).collect(),
-            name: NAME,
-            most: STREAMS,
+            name: MAX_NAME_COLUMNS,
+            most: MAX_STREAMS,
         }
     }
 
     /// Its first `n` lines below the heads, if that is not wider than `width`: with a row for each of them, or with a
     /// column.
-    pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<Cells>> {
-        let heads = self.heads.iter().map(|head| (head.clone(), Some(Look::Heading)));
+    pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<StyledCells>> {
+        let heads = self.heads.iter().map(|head| (head.clone(), Some(WordStyle::Heading)));
         let head = std::iter::once((String::new(), None)).chain(heads).collect();
-        let line = |(name, cells): &(String, Cells)| {
+        let line = |(name, cells): &(String, StyledCells)| {
             std::iter::once((name.clone(), None)).chain(cells.iter().cloned()).collect()
         };
-        let mut lines: Vec<Cells> = vec![head];
+        let mut lines: Vec<StyledCells> = vec![head];
         lines.extend(self.lines.iter().take(n).map(line));
         aligned(&lines, width).or_else(|| aligned(&turned(&lines), width))
     }
 }
 
-fn turned(lines: &[Cells]) -> Vec<Cells> {
+fn turned(lines: &[StyledCells]) -> Vec<StyledCells> {
     let columns = lines.first().map_or(0, Vec::len);
     (0..columns).map(|k| lines.iter().filter_map(|line| line.get(k).cloned()).collect()).collect()
 }
 
 /// The cells padded to the width of their column: the first to the left, the others to the right.
-fn aligned(lines: &[Cells], width: usize) -> Option<Vec<Cells>> {
+fn aligned(lines: &[StyledCells], width: usize) -> Option<Vec<StyledCells>> {
     let columns = lines.first().map_or(0, Vec::len);
     let widest = |k: usize| lines.iter().filter_map(|l| l.get(k)).map(|c| c.0.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|k| widest(k).unwrap_or(0)).collect();
@@ -332,8 +339,8 @@ fn aligned(lines: &[Cells], width: usize) -> Option<Vec<Cells>> {
     if gap == 0 {
         return None;
     }
-    let pad = |line: &Cells| {
-        let cell = |(k, (text, look)): (usize, &(String, Option<Look>))| match k {
+    let pad = |line: &StyledCells| {
+        let cell = |(k, (text, look)): (usize, &(String, Option<WordStyle>))| match k {
             0 => (format!("{text:<0$}", widths[0]), *look),
             _ => (format!("{text:>0$}", widths[k] + gap), *look),
         };

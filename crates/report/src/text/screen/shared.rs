@@ -1,14 +1,14 @@
 //! The content as other forms than text read it: the page shows what the console shows.
 
 use super::Screen;
-use crate::text::page::Look;
+use crate::text::page::WordStyle;
 use jitlat_core::summary::Level;
 
 /// The quality for a use: its name, its quality in a word, how that is coloured, and the deciding figure.
 pub(crate) type UseParts<'a> = (&'a str, &'static str, Level, &'a str);
 
 /// A line of the table: its cells, the first its name, each with its colour.
-pub(crate) type Line = Vec<(String, Option<Level>)>;
+pub(crate) type TableLine = Vec<(String, Option<Level>)>;
 
 impl Screen {
     /// The answers.
@@ -17,7 +17,7 @@ impl Screen {
     }
 
     /// The heads of the table, with that of the names, and its lines; no lines, no table.
-    pub(crate) fn lines(&self) -> (Vec<String>, Vec<Line>) {
+    pub(crate) fn lines(&self) -> (Vec<String>, Vec<TableLine>) {
         let heads = std::iter::once(String::new()).chain(self.table.heads.iter().cloned());
         let lines = self.table.lines.iter().map(|(name, cells)| {
             let cells = cells.iter().map(|(text, look)| (text.clone(), look.map(level)));
@@ -42,11 +42,11 @@ impl Screen {
     }
 }
 
-fn level(look: Look) -> Level {
+fn level(look: WordStyle) -> Level {
     match look {
-        Look::Good => Level::Good,
-        Look::Heading | Look::Note => Level::Note,
-        Look::Poor => Level::Poor,
-        Look::Bad => Level::Bad,
+        WordStyle::Good => Level::Good,
+        WordStyle::Heading | WordStyle::Note => Level::Note,
+        WordStyle::Poor => Level::Poor,
+        WordStyle::Bad => Level::Bad,
     }
 }

@@ -1,17 +1,17 @@
 //! The content for a sweep.
 
 use super::Screen;
-use super::rows::{Cells, Table, percent};
-use crate::text::page::{Look, mark};
+use super::rows::{ScreenTable, StyledCells, percent};
+use crate::text::page::{WordStyle, mark};
 use jitlat_core::answer::{Answer, Severity};
-use jitlat_core::sweep::{Confidence, Estimate, Grid, Point};
+use jitlat_core::sweep::{ConfidenceLevel, Estimate, SweepGrid, SweepPoint};
 use jitlat_core::units::eng3;
 use jitlat_verdict::sweep::{changes, severity};
 
 /// Most columns of the name of a combination.
-const NAME: usize = 26;
+const MAX_NAME_COLUMNS: usize = 26;
 /// Most lines of the table.
-const LINES: usize = 9;
+const MAX_LINES: usize = 9;
 
 /// A sweep to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,11 @@ pub struct Swept<'a> {
     /// What was measured, where to.
     pub title: &'a str,
     /// Its combinations.
-    pub grid: &'a Grid,
+    pub grid: &'a SweepGrid,
     /// What was found under each.
-    pub points: &'a [Point],
+    pub points: &'a [SweepPoint],
     /// Of the intervals.
-    pub confidence: Confidence,
+    pub confidence: ConfidenceLevel,
     /// What is wrong where.
     pub answer: &'a Answer,
     /// What follows of the whole, as the delay by size.
@@ -36,13 +36,13 @@ impl Screen {
         let Swept { title, grid, points, answer, notes, .. } = sweep;
         let why = changes(grid, points).into_iter().map(|c| {
             let (look, mark) = match c.is_certain {
-                Some(true) => (Look::Good, "certain:"),
-                Some(false) => (Look::Note, "chance:"),
-                None => (Look::Note, "one run:"),
+                Some(true) => (WordStyle::Good, "certain:"),
+                Some(false) => (WordStyle::Note, "chance:"),
+                None => (WordStyle::Note, "one run:"),
             };
             (look, mark.to_owned(), c.sentence())
         });
-        let laws = notes.iter().map(|note| (Look::Note, "by size:".to_owned(), note.clone()));
+        let laws = notes.iter().map(|note| (WordStyle::Note, "by size:".to_owned(), note.clone()));
         Screen {
             lead: vec![(answer.severity.into(), answer.headline.clone())],
             title: title.to_owned(),
@@ -55,15 +55,15 @@ impl Screen {
 }
 
 /// A line for each combination; of many some that are evenly apart, the first and the last among them.
-fn table(sweep: Swept<'_>) -> Table {
+fn table(sweep: Swept<'_>) -> ScreenTable {
     let between = format!("{} % between", sweep.confidence);
     let heads = ["", "mean", &between, "p99", "jitter p99", "lost"].map(str::to_owned);
     let n = sweep.points.len();
     let shown: Vec<usize> = match n {
-        ..=LINES => (0..n).collect(),
-        _ => (0..LINES).map(|k| k * (n - 1) / (LINES - 1)).collect(),
+        ..=MAX_LINES => (0..n).collect(),
+        _ => (0..MAX_LINES).map(|k| k * (n - 1) / (MAX_LINES - 1)).collect(),
     };
-    let line = |point: &Point| {
+    let line = |point: &SweepPoint| {
         let mean = |key: &str| point.get(key).map_or_else(|| "-".to_owned(), |e: &Estimate| eng3(e.mean));
         let interval = point.get("latency-mean").and_then(|e| e.interval);
         let quality = severity(point);
@@ -71,7 +71,7 @@ fn table(sweep: Swept<'_>) -> Table {
             Severity::Unknown => (String::new(), None),
             known => (known.name().to_owned(), Some(mark(known.into()).1)),
         };
-        let mut cells: Cells = vec![verdict];
+        let mut cells: StyledCells = vec![verdict];
         let figures = [
             mean("latency-mean"),
             interval.map_or_else(|| "-".to_owned(), |[low, high]| format!("{} - {}", eng3(low), eng3(high))),
@@ -82,11 +82,11 @@ fn table(sweep: Swept<'_>) -> Table {
         cells.extend(figures.map(|text| (text, None)));
         (sweep.grid.name(point.cell, None), cells)
     };
-    let mut lines: Vec<(String, Cells)> =
+    let mut lines: Vec<(String, StyledCells)> =
         shown.iter().filter_map(|k| sweep.points.get(*k)).map(line).collect();
     // Those between them are counted.
     lines.extend(std::iter::repeat_n(Default::default(), n.saturating_sub(lines.len())));
-    Table { heads: heads.to_vec(), lines, name: NAME, most: LINES }
+    ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
 fn trust(sweep: Swept<'_>) -> Vec<String> {

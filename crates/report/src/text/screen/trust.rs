@@ -1,8 +1,8 @@
 //! How far to believe the figures: the clocks, the sender, the sample; and other reasons to doubt a figure.
 
-use super::Stream;
+use super::ScreenStream;
 use super::content::{is_reported, sender};
-use super::rows::{Clocks, RESOLVED, shown_queue};
+use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue};
 use crate::text::count;
 use crate::text::two_way::describe_far_report;
 use jitlat_core::answer::CauseId;
@@ -26,7 +26,7 @@ const SAID: [&str; 9] = [
 const FIRST: [&str; 4] = ["incomplete", "schedule_stretched", "receiver_drops", "wait_refused"];
 
 /// The statements about `streams`, the most important first.
-pub(super) fn of(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {
+pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     let warnings = sorted(streams, labels);
     let (later, first): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|(later, _)| *later);
     let mut lines: Vec<String> = first.into_iter().map(|(_, text)| text).collect();
@@ -71,12 +71,12 @@ fn is_said(warning: &Warning, s: &Summary) -> bool {
 }
 
 /// The warnings about `streams`.
-pub(super) fn warnings(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {
+pub(super) fn warnings(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
 }
 
 /// The warnings, each once, and whether they come after the rest.
-fn sorted(streams: &[Stream<'_>], labels: &[String]) -> Vec<(bool, String)> {
+fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)> {
     let mut warnings: Vec<(bool, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
         for warning in stream.summary.warnings.iter().filter(|w| !is_said(w, stream.summary)) {
@@ -96,8 +96,8 @@ fn sorted(streams: &[Stream<'_>], labels: &[String]) -> Vec<(bool, String)> {
 }
 
 /// What the line about clocks depends on.
-fn kind(s: &Summary) -> (std::mem::Discriminant<Clocks>, Option<i64>) {
-    (std::mem::discriminant(&Clocks::of(s)), s.clock.offset_ns)
+fn kind(s: &Summary) -> (std::mem::Discriminant<DelayKnowledge>, Option<i64>) {
+    (std::mem::discriminant(&DelayKnowledge::of(s)), s.clock.offset_ns)
 }
 
 fn clocks(s: &Summary) -> Option<String> {
@@ -105,24 +105,26 @@ fn clocks(s: &Summary) -> Option<String> {
         let far = if t.processing.is_some() { "without" } else { "with" };
         return Some(format!("delay: round trip {far} the far host's time, one clock, {}", stamps(s)));
     }
-    Some(match Clocks::of(s) {
-        Clocks::One => format!("delay: the path's, one clock, {}", stamps(s)),
-        Clocks::Bounded(_, error) if s.clock.offset_ns.is_some() => format!(
+    Some(match DelayKnowledge::of(s) {
+        DelayKnowledge::One => format!("delay: the path's, one clock, {}", stamps(s)),
+        DelayKnowledge::Bounded(_, error) if s.clock.offset_ns.is_some() => format!(
             "delay: the path's, {}; clocks to +/- {} ({})",
             stamps(s),
             eng3(error),
             count(s.clock.probes as u64, "probe")
         ),
-        Clocks::Bounded(_, error) => format!(
+        DelayKnowledge::Bounded(_, error) => format!(
             "delay: the path's, {}; clocks to +/- {} by the hosts' own account",
             stamps(s),
             eng3(error)
         ),
-        Clocks::Unbounded(_) => {
+        DelayKnowledge::Unbounded(_) => {
             "delay: corrected by a clock offset of unknown error; jitter and loss stand".to_owned()
         }
-        Clocks::Unknown => "clocks unknown, so delay is unknown; jitter, loss and buffer stand".to_owned(),
-        Clocks::Contradicted => {
+        DelayKnowledge::Unknown => {
+            "clocks unknown, so delay is unknown; jitter, loss and buffer stand".to_owned()
+        }
+        DelayKnowledge::Contradicted => {
             "clock probes and delays contradict each other: delay is unknown; jitter and loss stand"
                 .to_owned()
         }
@@ -190,8 +192,8 @@ fn sample(received: &[&Summary]) -> Option<String> {
         _ => format!("{} each", count(n, "packet")),
     };
     let resolved = match n {
-        ..RESOLVED => format!("{packets}: too few for a 99th percentile"),
-        RESOLVED..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
+        ..MIN_PACKETS_FOR_P99 => format!("{packets}: too few for a 99th percentile"),
+        MIN_PACKETS_FOR_P99..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
         _ => format!("{packets} resolve the 99.9th percentile"),
     };
     let skewed = received.iter().any(|s| s.pdv_deskewed.is_some());

@@ -1,12 +1,12 @@
 //! How a test can end, and how a client reconnects for its results.
 
-use super::{ClientMachine, ConversationStage};
+use super::{ClientMachine, ClientStage};
 use crate::Tick;
-use crate::jitlat::auth::Side;
-use crate::jitlat::client::{ClientEvent, Failure};
+use crate::jitlat::auth::ConnectionSide;
+use crate::jitlat::client::{ClientEvent, ConversationFailure};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{Command, FlowId};
+use crate::jitlat::flow::{FlowCommand, FlowId};
 use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
@@ -19,17 +19,17 @@ const MAX_RETRIES: u32 = 3;
 const MAX_BUSY_RETRIES: u32 = 60;
 
 impl ClientMachine {
-    pub(super) fn fail(&mut self, failure: Failure) {
-        if self.stage == ConversationStage::Over {
+    pub(super) fn fail(&mut self, failure: ConversationFailure) {
+        if self.stage == ClientStage::Over {
             return;
         }
         self.close_flows();
-        self.stage = ConversationStage::Over;
+        self.stage = ClientStage::Over;
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
     /// Sends the server the reason, then fails.
-    pub(super) fn abort(&mut self, nak: Nak, failure: Failure) {
+    pub(super) fn abort(&mut self, nak: Nak, failure: ConversationFailure) {
         if self.connected {
             self.outgoing.push_back(Message::Nak(nak));
         }
@@ -39,14 +39,14 @@ impl ClientMachine {
     pub(super) fn close_flows(&mut self) {
         for (i, flow) in (0..).zip(&self.flows) {
             if flow.opened {
-                self.events.push_back(ClientEvent::Flow(Command::Close(FlowId(i))));
+                self.events.push_back(ClientEvent::Flow(FlowCommand::Close(FlowId(i))));
             }
         }
     }
 
     /// Delivers all available results and ends.
     pub(super) fn conclude(&mut self) {
-        if self.stage == ConversationStage::Over {
+        if self.stage == ClientStage::Over {
             return;
         }
         for i in 0..self.flows.len() {
@@ -54,13 +54,13 @@ impl ClientMachine {
         }
         if self.lost && !self.measured {
             let detail = self.reason.take();
-            return self.fail(Failure::Closed { during: self.stage.during(), detail });
+            return self.fail(ConversationFailure::Closed { during: self.stage.during(), detail });
         }
         if self.connected {
             self.outgoing.push_back(Message::Bye);
         }
         self.close_flows();
-        self.stage = ConversationStage::Over;
+        self.stage = ClientStage::Over;
         let (ending, reason) =
             match self.flows.iter().map(|f| self.ending_of(f)).find(|e| e.0 != Ending::Complete) {
                 Some(incomplete) => incomplete,
@@ -75,22 +75,22 @@ impl ClientMachine {
         self.outgoing.clear();
         self.reason.get_or_insert(why);
         match self.stage {
-            ConversationStage::Running => {
+            ClientStage::Running => {
                 // The streams end early and what was received is fetched, if the server is still running.
                 self.lost = true;
                 self.cut_all(now);
             }
-            ConversationStage::ProbingAfter
-            | ConversationStage::Fetching(_)
-            | ConversationStage::Reconnecting => self.retry(now),
-            ConversationStage::Greeting | ConversationStage::Proving if self.streamed => self.retry(now),
+            ClientStage::ProbingAfter | ClientStage::Fetching(_) | ClientStage::Reconnecting => {
+                self.retry(now);
+            }
+            ClientStage::Greeting | ClientStage::Proving if self.streamed => self.retry(now),
             _ => {}
         }
     }
 
     /// Whether a new connection could bring results.
     pub(super) fn worth_coming_back(&self) -> bool {
-        self.config.dialect == Dialect::V3
+        self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
             && self.flows.iter().any(|f| !f.collection.is_complete())
     }
@@ -107,15 +107,15 @@ impl ClientMachine {
     }
 
     pub(super) fn wait_until(&mut self, now: Tick, at: SteadyTime) {
-        self.stage = ConversationStage::Waiting;
+        self.stage = ClientStage::Waiting;
         self.deadline = at;
         self.reconnect_if_due(now);
     }
 
     pub(super) fn reconnect_if_due(&mut self, now: Tick) {
-        if self.stage == ConversationStage::Waiting && now.steady >= self.deadline {
-            self.stage = ConversationStage::Reconnecting;
-            self.deadline = now.steady + self.config.patience.times(2);
+        if self.stage == ClientStage::Waiting && now.steady >= self.deadline {
+            self.stage = ClientStage::Reconnecting;
+            self.deadline = now.steady + self.config.timeout.times(2);
             self.events.push_back(ClientEvent::Reconnect);
         }
     }
@@ -123,21 +123,18 @@ impl ClientMachine {
     pub(super) fn refused(&mut self, now: Tick, nak: &Nak) {
         let text = match (nak.text.is_empty(), self.stage) {
             (false, _) => nak.text.clone(),
-            (true, ConversationStage::Requested) => {
+            (true, ClientStage::Requested) => {
                 "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
             }
             (true, _) => "no reason given".to_owned(),
         };
         let early = !self.streamed || self.collecting && nak.code != NakCode::Busy;
-        if early && !self.measured && self.stage != ConversationStage::Running {
-            return self.fail(Failure::Refused(text));
+        if early && !self.measured && self.stage != ClientStage::Running {
+            return self.fail(ConversationFailure::Refused(text));
         }
         self.connected = false;
         self.outgoing.clear();
-        if nak.code == NakCode::Busy
-            && self.stage != ConversationStage::Running
-            && self.busy < MAX_BUSY_RETRIES
-        {
+        if nak.code == NakCode::Busy && self.stage != ClientStage::Running && self.busy < MAX_BUSY_RETRIES {
             // Try again later: the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_INTERVAL);
@@ -145,34 +142,34 @@ impl ClientMachine {
         self.reason = Some(format!("the server gave up: {text}"));
         self.lost = true;
         match self.stage {
-            ConversationStage::Running => self.cut_all(now),
+            ClientStage::Running => self.cut_all(now),
             _ => self.conclude(),
         }
     }
 
     pub(super) fn timed_out(&mut self, now: Tick) {
         let during = self.stage.during();
-        let after = self.config.patience;
+        let after = self.config.timeout;
         if self.streamed {
             self.connected = false;
             self.reason.get_or_insert(format!("no answer within {} while {during}", units::duration(after)));
             return self.retry(now);
         }
-        let hint = match (self.stage, self.config.dialect) {
-            (ConversationStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
-            (ConversationStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+        let hint = match (self.stage, self.config.terms.dialect) {
+            (ClientStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
+            (ClientStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
             _ => None,
         };
         let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));
-        self.abort(nak, Failure::Timeout { during, after, hint });
+        self.abort(nak, ConversationFailure::Timeout { during, after, hint });
     }
 
     pub(super) fn interrupt(&mut self, now: Tick) {
         let again = core::mem::replace(&mut self.interrupted, true);
         match self.stage {
-            ConversationStage::Over => {}
-            ConversationStage::Running if !again => self.cut_all(now),
-            ConversationStage::Running => {
+            ClientStage::Over => {}
+            ClientStage::Running if !again => self.cut_all(now),
+            ClientStage::Running => {
                 // Wait no longer for the server, only for the streams here.
                 self.impatient = true;
                 self.connected = false;
@@ -186,23 +183,27 @@ impl ClientMachine {
                 }
             }
             // Just before the streams run: they are cut as soon as they do.
-            ConversationStage::Starting if !again => {}
+            ClientStage::Starting if !again => {}
             // Fetching what there is takes a moment; a second interrupt ends that.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
-            _ => self.abort(Nak::new(NakCode::Aborted, "interrupted by the user"), Failure::Interrupted),
+            _ => self.abort(
+                Nak::new(NakCode::Aborted, "interrupted by the user"),
+                ConversationFailure::Interrupted,
+            ),
         }
     }
 
     pub(super) fn closed(&mut self, now: Tick, why: Option<&str>) {
-        if self.stage == ConversationStage::Over {
+        if self.stage == ClientStage::Over {
             self.connected = false;
         }
-        if !(self.connected || self.stage == ConversationStage::Reconnecting) {
+        if !(self.connected || self.stage == ClientStage::Reconnecting) {
             return;
         }
-        if self.stage != ConversationStage::Running && !self.streamed {
-            let failure = Failure::Closed { during: self.stage.during(), detail: why.map(str::to_owned) };
+        if self.stage != ClientStage::Running && !self.streamed {
+            let failure =
+                ConversationFailure::Closed { during: self.stage.during(), detail: why.map(str::to_owned) };
             return self.fail(failure);
         }
         let why = why.map_or(String::new(), |why| format!(": {why}"));
@@ -214,11 +215,11 @@ impl ClientMachine {
     }
 
     pub(super) fn reconnected(&mut self, now: Tick, entropy: [u8; 32]) {
-        if self.stage != ConversationStage::Reconnecting {
+        if self.stage != ClientStage::Reconnecting {
             return;
         }
         self.config.entropy = entropy;
-        self.codec = Codec::new(Dialect::V3, Side::Client, self.config.local, self.config.remote);
+        self.codec = Codec::new(Dialect::V3, ConnectionSide::Client, self.config.local, self.config.remote);
         self.connected = true;
         self.outgoing.clear();
         self.greet(now);

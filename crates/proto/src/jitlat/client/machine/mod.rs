@@ -7,11 +7,11 @@ mod streams;
 
 use super::collect::Collection;
 use super::probing::Round;
-use super::{ClientConfig, ClientEvent, ClientInput, Failure, Progress};
-use crate::jitlat::auth::{NONCE_LEN, Side, derive};
+use super::{ClientConfig, ClientEvent, ClientInput, ConversationFailure, ConversationProgress};
+use crate::jitlat::auth::{ConnectionSide, NONCE_LEN, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{FlowId, ReceiveReport, Role};
+use crate::jitlat::flow::{FlowId, FlowRole, ReceiveReport};
 use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::session_table::SessionId;
@@ -33,7 +33,7 @@ pub struct ClientMachine {
     codec: Codec,
     outgoing: VecDeque<Message>,
     events: VecDeque<ClientEvent>,
-    stage: ConversationStage,
+    stage: ClientStage,
     /// When the current stage has lasted too long.
     deadline: SteadyTime,
     /// Decoding pauses until everything is sent: proofs cover the conversation in order.
@@ -45,7 +45,7 @@ pub struct ClientMachine {
     probes: Vec<ClockProbe>,
     next_probe: u32,
     session: Option<SessionId>,
-    flows: Vec<Flow>,
+    flows: Vec<ClientFlow>,
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
@@ -70,7 +70,7 @@ pub struct ClientMachine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConversationStage {
+enum ClientStage {
     /// Awaiting WELCOME.
     Greeting,
     /// Awaiting the server's PROOF.
@@ -99,30 +99,28 @@ enum ConversationStage {
     Over,
 }
 
-impl ConversationStage {
+impl ClientStage {
     /// What is in progress, for error messages: "… while …".
     fn during(self) -> &'static str {
         match self {
-            ConversationStage::Greeting => "opening the control connection",
-            ConversationStage::Proving => "proving the key",
-            ConversationStage::Probing | ConversationStage::ProbingAfter => "probing the clocks",
-            ConversationStage::Opening | ConversationStage::Requested => "asking for the test",
-            ConversationStage::Connecting => "opening the test path",
-            ConversationStage::Starting => "starting the test",
-            ConversationStage::Running => "running the test",
-            ConversationStage::Fetching(_) => "collecting the results",
-            ConversationStage::Waiting | ConversationStage::Reconnecting => {
-                "connecting again for the results"
-            }
-            ConversationStage::Over => "ending",
+            ClientStage::Greeting => "opening the control connection",
+            ClientStage::Proving => "proving the key",
+            ClientStage::Probing | ClientStage::ProbingAfter => "probing the clocks",
+            ClientStage::Opening | ClientStage::Requested => "asking for the test",
+            ClientStage::Connecting => "opening the test path",
+            ClientStage::Starting => "starting the test",
+            ClientStage::Running => "running the test",
+            ClientStage::Fetching(_) => "collecting the results",
+            ClientStage::Waiting | ClientStage::Reconnecting => "connecting again for the results",
+            ClientStage::Over => "ending",
         }
     }
 }
 
 #[derive(Debug)]
-struct Flow {
+struct ClientFlow {
     spec: TestSpec,
-    role: Role,
+    role: FlowRole,
     local_port: u16,
     remote_port: u16,
     ready: bool,
@@ -148,15 +146,15 @@ struct Flow {
 impl ClientMachine {
     /// The client's side of a connection made at `now`.
     pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
-        let codec = Codec::new(config.dialect, Side::Client, config.local, config.remote);
-        let flows = config.flows.iter().map(|spec| Flow::new(spec.clone())).collect();
+        let codec = Codec::new(config.terms.dialect, ConnectionSide::Client, config.local, config.remote);
+        let flows = config.terms.specs.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
         let client = config.host.clone();
         let mut machine = ClientMachine {
             codec,
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
-            stage: ConversationStage::Greeting,
-            deadline: now.steady + config.patience,
+            stage: ClientStage::Greeting,
+            deadline: now.steady + config.timeout,
             hold: false,
             connected: true,
             closed_behind: None,
@@ -210,25 +208,25 @@ impl ClientMachine {
     }
 
     /// What the dialect cannot express.
-    fn unsupported(&self) -> Option<Failure> {
-        let unsupported = |text: &str| Some(Failure::Unsupported(text.into()));
-        if self.config.flows.is_empty() {
+    fn unsupported(&self) -> Option<ConversationFailure> {
+        let unsupported = |text: &str| Some(ConversationFailure::Unsupported(text.into()));
+        if self.config.terms.specs.is_empty() {
             return unsupported("a test needs at least one stream");
         }
-        if self.config.dialect == Dialect::V3 {
+        if self.config.terms.dialect == Dialect::V3 {
             return None;
         }
-        if self.config.flows.len() > 1 {
+        if self.config.terms.specs.len() > 1 {
             return unsupported("the classic protocol carries one stream: leave out -b or --classic");
         }
-        if self.config.key.is_some() {
+        if self.config.terms.key.is_some() {
             return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
         }
         if !self.config.remote.ip().to_canonical().is_ipv4() {
             return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
         }
         let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
-        if !self.config.flows.iter().all(periodic) {
+        if !self.config.terms.specs.iter().all(periodic) {
             return unsupported("the classic protocol knows only periodic streams");
         }
         None
@@ -248,7 +246,7 @@ impl ClientMachine {
     // ---- bytes in -------------------------------------------------------------------------------
 
     fn received(&mut self, now: Tick, bytes: &[u8]) {
-        if self.stage == ConversationStage::Over || !self.connected {
+        if self.stage == ClientStage::Over || !self.connected {
             return;
         }
         self.codec.feed(bytes);
@@ -256,7 +254,7 @@ impl ClientMachine {
     }
 
     fn pump(&mut self, now: Tick) {
-        while self.stage != ConversationStage::Over && self.connected && !self.hold && !self.results_wait() {
+        while self.stage != ClientStage::Over && self.connected && !self.hold && !self.results_wait() {
             match self.codec.decode() {
                 Ok(Some(message)) => self.receive(now, message),
                 Ok(None) => {
@@ -273,22 +271,22 @@ impl ClientMachine {
     /// Whether a classic server's singletons, which are sent without a request, must wait until the sender here has
     /// stopped and its stamps are known.
     fn results_wait(&self) -> bool {
-        self.config.dialect == Dialect::Classic
-            && self.stage == ConversationStage::Running
+        self.config.terms.dialect == Dialect::Classic
+            && self.stage == ClientStage::Running
             && self.flows.iter().any(|f| f.far_finished)
     }
 
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
-        if self.streamed || self.stage == ConversationStage::Running {
+        if self.streamed || self.stage == ClientStage::Running {
             self.outgoing.clear();
             return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
         }
         let failure = match error {
-            DecodeError::ClassicPeer => {
-                Failure::Unsupported("the server speaks only the classic protocol: try --classic".into())
-            }
-            DecodeError::Seal => Failure::Authentication(WRONG_SERVER_KEY),
-            _ => Failure::Malformed { during: self.stage.during(), detail: error.to_string() },
+            DecodeError::ClassicPeer => ConversationFailure::Unsupported(
+                "the server speaks only the classic protocol: try --classic".into(),
+            ),
+            DecodeError::Seal => ConversationFailure::Authentication(WRONG_SERVER_KEY),
+            _ => ConversationFailure::Malformed { during: self.stage.during(), detail: error.to_string() },
         };
         self.abort(error.to_nak(), failure);
     }
@@ -297,29 +295,29 @@ impl ClientMachine {
         match (message, self.stage) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.refused(now, &nak),
-            (Message::Welcome(welcome), ConversationStage::Greeting) => self.welcome(now, &welcome),
-            (Message::Proof(proof), ConversationStage::Proving) => self.proof(now, &proof),
+            (Message::Welcome(welcome), ClientStage::Greeting) => self.welcome(now, &welcome),
+            (Message::Proof(proof), ClientStage::Proving) => self.proof(now, &proof),
             (Message::Probe(probe), _) => self.probe_answer(now, &probe),
-            (Message::Accept(accept), ConversationStage::Requested) => self.accepted(now, accept),
+            (Message::Accept(accept), ClientStage::Requested) => self.accepted(now, accept),
             (Message::Feedback(flow, so_far), _) => self.feedback(now, flow, so_far),
-            (Message::Started, ConversationStage::Starting) => self.started(now),
-            (Message::Finished(flow, _), ConversationStage::Running) => self.peer_finished(now, flow),
+            (Message::Started, ClientStage::Starting) => self.started(now),
+            (Message::Finished(flow, _), ClientStage::Running) => self.peer_finished(now, flow),
             (Message::Finished(..), _) => {}
-            (Message::End(flow, sent), ConversationStage::Running) => self.peer_ended(flow, sent),
+            (Message::End(flow, sent), ClientStage::Running) => self.peer_ended(flow, sent),
             (Message::End(flow, sent), _) => {
                 if let Some(flow) = self.flow(flow) {
                     flow.far_sent.get_or_insert(sent);
                 }
             }
-            (Message::Chunk(chunk), ConversationStage::Fetching(i)) => self.chunk(now, i, chunk),
-            (Message::Results(results), ConversationStage::Fetching(i)) => self.results(now, i, results),
+            (Message::Chunk(chunk), ClientStage::Fetching(i)) => self.chunk(now, i, chunk),
+            (Message::Results(results), ClientStage::Fetching(i)) => self.results(now, i, results),
             (message, stage) => {
                 let detail = format!("{} came out of turn", message.name());
-                if self.streamed || stage == ConversationStage::Running {
+                if self.streamed || stage == ClientStage::Running {
                     return self.disconnected(now, detail);
                 }
                 let nak = Nak::new(NakCode::Malformed, detail.clone());
-                self.abort(nak, Failure::Malformed { during: stage.during(), detail });
+                self.abort(nak, ConversationFailure::Malformed { during: stage.during(), detail });
             }
         }
     }
@@ -332,34 +330,35 @@ impl ClientMachine {
         self.outgoing.push_back(Message::Hello(Hello {
             min_version: VERSION,
             max_version: VERSION,
-            capabilities: if self.config.feedback { FEEDBACK } else { 0 },
+            capabilities: if self.config.terms.feedback { FEEDBACK } else { 0 },
             nonce,
-            authenticate: self.config.key.is_some(),
+            authenticate: self.config.terms.key.is_some(),
             software: Some(self.config.software.clone()),
         }));
         self.hold = true;
-        self.stage = ConversationStage::Greeting;
-        self.deadline = now.steady + self.config.patience;
+        self.stage = ClientStage::Greeting;
+        self.deadline = now.steady + self.config.timeout;
     }
 
     fn welcome(&mut self, now: Tick, welcome: &Welcome) {
-        if self.config.dialect == Dialect::V3 && welcome.version != VERSION {
+        if self.config.terms.dialect == Dialect::V3 && welcome.version != VERSION {
             let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
-            return self.fail(Failure::Unsupported(text));
+            return self.fail(ConversationFailure::Unsupported(text));
         }
-        self.has_feedback = self.config.feedback && welcome.capabilities & FEEDBACK != 0;
+        self.has_feedback = self.config.terms.feedback && welcome.capabilities & FEEDBACK != 0;
         if !self.streamed || self.collecting {
-            self.events.push_back(ClientEvent::Progress(Progress::Connected(welcome.software.clone())));
+            self.events
+                .push_back(ClientEvent::Progress(ConversationProgress::Connected(welcome.software.clone())));
         }
-        match (welcome.authenticate, self.config.key.is_some()) {
-            (true, false) => self.fail(Failure::Authentication(NEEDS_KEY)),
-            (false, true) => self.fail(Failure::Authentication(SERVER_WITHOUT_KEY)),
+        match (welcome.authenticate, self.config.terms.key.is_some()) {
+            (true, false) => self.fail(ConversationFailure::Authentication(NEEDS_KEY)),
+            (false, true) => self.fail(ConversationFailure::Authentication(SERVER_WITHOUT_KEY)),
             (true, true) => {
                 // The proof is computed when it is sent, because it covers everything before it.
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
-                self.stage = ConversationStage::Proving;
-                self.deadline = now.steady + self.config.patience;
+                self.stage = ClientStage::Proving;
+                self.deadline = now.steady + self.config.timeout;
             }
             (false, false) => {
                 self.codec.settle();
@@ -369,10 +368,10 @@ impl ClientMachine {
     }
 
     fn proof(&mut self, now: Tick, proof: &[u8]) {
-        let Some(key) = &self.config.key else { return };
+        let Some(key) = &self.config.terms.key else { return };
         if !self.codec.verify(key, proof) {
             let nak = Nak::new(NakCode::Authentication, WRONG_SERVER_KEY);
-            return self.abort(nak, Failure::Authentication(WRONG_SERVER_KEY));
+            return self.abort(nak, ConversationFailure::Authentication(WRONG_SERVER_KEY));
         }
         self.codec.seal(key);
         self.known(now);
@@ -384,15 +383,15 @@ impl ClientMachine {
             return self.fetch_next(now);
         }
         self.begin_round(now);
-        self.stage = ConversationStage::Probing;
+        self.stage = ClientStage::Probing;
         self.round_over(now);
     }
 
     fn begin_round(&mut self, now: Tick) {
-        let varied = (self.config.dialect == Dialect::V3).then_some(self.config.entropy);
+        let varied = (self.config.terms.dialect == Dialect::V3).then_some(self.config.entropy);
         let (wanted, interval) = (self.config.probes, self.config.probe_interval);
-        let patience = self.config.patience;
-        self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, patience, varied));
+        let timeout = self.config.timeout;
+        self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, timeout, varied));
     }
 
     fn probe_answer(&mut self, now: Tick, probe: &Probe) {
@@ -400,8 +399,8 @@ impl ClientMachine {
         if let Some(probe) = round.answer(now, probe) {
             self.probes.push(probe);
             let (answered, wanted) = round.progress();
-            if self.stage == ConversationStage::Probing {
-                self.events.push_back(ClientEvent::Progress(Progress::Probing(answered, wanted)));
+            if self.stage == ClientStage::Probing {
+                self.events.push_back(ClientEvent::Progress(ConversationProgress::Probing(answered, wanted)));
             }
         }
         self.round_over(now);
@@ -417,14 +416,14 @@ impl ClientMachine {
         self.next_probe = round.next_id();
         self.round = None;
         match self.stage {
-            ConversationStage::Probing if answered == 0 && wanted > 0 => self.timed_out(now),
-            ConversationStage::Probing => self.open_flows(now),
-            ConversationStage::ProbingAfter => self.fetch_next(now),
+            ClientStage::Probing if answered == 0 && wanted > 0 => self.timed_out(now),
+            ClientStage::Probing => self.open_flows(now),
+            ClientStage::ProbingAfter => self.fetch_next(now),
             _ => {}
         }
     }
 
-    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+    fn flow(&mut self, id: FlowId) -> Option<&mut ClientFlow> {
         self.flows.get_mut(usize::from(id.0))
     }
 }
@@ -450,15 +449,15 @@ impl Machine for ClientMachine {
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
             // The server does not read, and need not know.
-            ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
-            ConversationStage::Over => {}
-            ConversationStage::Probing | ConversationStage::ProbingAfter => self.round_over(now),
-            ConversationStage::Running => self.flows_overdue(now),
-            ConversationStage::Waiting => self.reconnect_if_due(now),
+            ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
+            ClientStage::Over => {}
+            ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
+            ClientStage::Running => self.flows_overdue(now),
+            ClientStage::Waiting => self.reconnect_if_due(now),
             _ if now.steady < self.deadline => {}
-            ConversationStage::Reconnecting => self.retry(now),
-            ConversationStage::Opening => {
-                self.fail(Failure::Flow("this host could not prepare it in time".into()));
+            ClientStage::Reconnecting => self.retry(now),
+            ClientStage::Opening => {
+                self.fail(ConversationFailure::Flow("this host could not prepare it in time".into()));
             }
             _ => self.timed_out(now),
         }
@@ -477,11 +476,9 @@ impl Machine for ClientMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
-            (ConversationStage::Over, _) => self.parting().then_some(self.deadline),
-            (ConversationStage::Probing | ConversationStage::ProbingAfter, Some(round)) => {
-                Some(round.deadline())
-            }
-            (ConversationStage::Running, _) => {
+            (ClientStage::Over, _) => self.parting().then_some(self.deadline),
+            (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
+            (ClientStage::Running, _) => {
                 let flows = self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline);
                 flows.chain(self.connected.then_some(self.alive)).min()
             }
@@ -509,7 +506,7 @@ impl ClientMachine {
             return false;
         }
         if let Some(message) = self.outgoing.pop_front() {
-            match (message, &self.config.key) {
+            match (message, &self.config.terms.key) {
                 (Message::Proof(_), Some(key)) => {
                     if let Some(proof) = self.codec.prove(key) {
                         self.codec.encode(&proof, out);
@@ -522,8 +519,8 @@ impl ClientMachine {
             }
             return true;
         }
-        if self.stage == ConversationStage::Running && now.steady >= self.alive {
-            self.say_alive_later(now);
+        if self.stage == ClientStage::Running && now.steady >= self.alive {
+            self.schedule_keepalive(now);
             self.codec.encode(&Message::KeepAlive, out);
             return true;
         }

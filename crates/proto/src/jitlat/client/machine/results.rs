@@ -1,11 +1,11 @@
 //! The results: fetched, delivered, checked.
 
-use super::{ClientMachine, ConversationStage, Flow};
+use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
-use crate::jitlat::client::{ClientEvent, Progress};
+use crate::jitlat::client::{ClientEvent, ConversationProgress};
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{FlowId, Role};
-use crate::jitlat::limits::Limits;
+use crate::jitlat::flow::{FlowId, FlowRole};
+use crate::jitlat::limits::ServerLimits;
 use crate::jitlat::message::{Chunk, Fetch, Message, Results};
 use crate::jitlat::stream::Finish;
 use jitlat_core::Session;
@@ -18,14 +18,14 @@ impl ClientMachine {
             return self.conclude();
         };
         let id = FlowId(i as u8);
-        if self.config.dialect == Dialect::Classic && self.flows[i].role == Role::Receive {
+        if self.config.terms.dialect == Dialect::Classic && self.flows[i].role == FlowRole::Receive {
             // A classic server keeps nothing of a stream that it sent.
             self.flows[i].collection.results = Some(Results::none(id));
             self.hand_out(i);
             return self.fetch_next(now);
         }
-        self.stage = ConversationStage::Fetching(i);
-        self.deadline = now.steady + self.config.patience;
+        self.stage = ClientStage::Fetching(i);
+        self.deadline = now.steady + self.config.timeout;
         let collection = &mut self.flows[i].collection;
         collection.begin();
         let chunk = collection.chunks;
@@ -33,20 +33,21 @@ impl ClientMachine {
     }
 
     pub(super) fn chunk(&mut self, now: Tick, i: usize, chunk: Chunk) {
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
         let id = FlowId(i as u8);
         if chunk.flow != id {
             return self.disconnected(now, format!("results of {} instead of {id}", chunk.flow));
         }
         let flow = &mut self.flows[i];
-        match flow.collection.chunk(chunk, Limits::record_limit(&flow.spec)) {
+        match flow.collection.chunk(chunk, ServerLimits::record_limit(&flow.spec)) {
             Ok(records) => {
                 if !records.is_empty() {
                     self.measured = true;
                     self.events.push_back(ClientEvent::Records(id, records));
                 }
                 let (id, had, expected) = flow.collection.expected(id, flow.spec.packets());
-                self.events.push_back(ClientEvent::Progress(Progress::Collecting(id, had, expected)));
+                self.events
+                    .push_back(ClientEvent::Progress(ConversationProgress::Collecting(id, had, expected)));
             }
             Err(why) => self.give_up_results(now, i, &why.to_string()),
         }
@@ -55,7 +56,7 @@ impl ClientMachine {
     pub(super) fn results(&mut self, now: Tick, i: usize, results: Results) {
         let merged = merge_facts(&self.server, &results.host);
         let refused = results.refused;
-        let v3 = self.config.dialect == Dialect::V3;
+        let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
             self.server
@@ -101,13 +102,13 @@ impl ClientMachine {
         self.flows[i].collection.release();
     }
 
-    pub(super) fn session_of(&self, flow: &Flow) -> Session {
+    pub(super) fn session_of(&self, flow: &ClientFlow) -> Session {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
         let (src, dst, sent, drops, unsent, stamps_lost, read_pause);
         match flow.role {
-            Role::Send => {
+            FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
                 // Without the receiver's results nothing is known of what was sent: it is not lost.
@@ -119,7 +120,7 @@ impl ClientMachine {
                 let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
                 unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
-            Role::Receive => {
+            FlowRole::Receive => {
                 (spec.src_port, spec.dst_port) = (flow.remote_port, flow.local_port);
                 (src, dst) = (remote, local);
                 sent = results.and_then(|r| r.sent).or(flow.far_sent);
@@ -135,7 +136,7 @@ impl ClientMachine {
             src: Some(src.to_canonical()),
             dst: Some(dst.to_canonical()),
             sent,
-            classic: self.config.dialect == Dialect::Classic,
+            classic: self.config.terms.dialect == Dialect::Classic,
             probes: self.probes.clone(),
             client: self.client.clone(),
             server: self.server.clone(),
@@ -152,12 +153,12 @@ impl ClientMachine {
         }
     }
 
-    pub(super) fn ending_of(&self, flow: &Flow) -> (Ending, Option<String>) {
+    pub(super) fn ending_of(&self, flow: &ClientFlow) -> (Ending, Option<String>) {
         let results = flow.collection.results.as_ref();
         let failure = flow.failure.clone().or_else(|| results.and_then(|r| r.failure.clone()));
         let finish = match flow.role {
-            Role::Send => results.and_then(|r| r.finish),
-            Role::Receive => flow.collection.received.as_ref().map(|r| r.finish),
+            FlowRole::Send => results.and_then(|r| r.finish),
+            FlowRole::Receive => flow.collection.received.as_ref().map(|r| r.finish),
         };
         if self.interrupted {
             return (Ending::Interrupted, Some("interrupted by the user".into()));

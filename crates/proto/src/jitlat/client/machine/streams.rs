@@ -1,15 +1,15 @@
 //! The streams: opened, started, ended.
 
-use super::{ClientMachine, ConversationStage, Flow};
+use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
 use crate::jitlat::client::collect::Collection;
-use crate::jitlat::client::{ClientConfig, ClientEvent, Failure, Progress};
+use crate::jitlat::client::{ClientConfig, ClientEvent, ConversationFailure, ConversationProgress};
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
-use crate::jitlat::limits::Limits;
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Meeting, Opening};
+use crate::jitlat::limits::ServerLimits;
 use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
-use crate::jitlat::server::{answer_patience, linger, longest};
-use crate::jitlat::stream::{Patience, longest_gap};
+use crate::jitlat::server::{answer_timeout, linger, longest};
+use crate::jitlat::stream::{ReceiverTimeouts, longest_gap};
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
@@ -28,83 +28,84 @@ const KEEPALIVE_RANGE: (Span, Span) = (Span::millis(250), Span::seconds(4));
 
 impl ClientMachine {
     pub(super) fn open_flows(&mut self, now: Tick) {
-        self.stage = ConversationStage::Opening;
+        self.stage = ClientStage::Opening;
         self.deadline = now.steady + ENGINE_TIMEOUT;
         for i in 0..self.flows.len() {
             let opening = self.flows[i].opening(FlowId(i as u8), &self.config);
             self.flows[i].opened = true;
-            self.events.push_back(ClientEvent::Flow(Command::Open(Box::new(opening))));
+            self.events.push_back(ClientEvent::Flow(FlowCommand::Open(Box::new(opening))));
         }
     }
 
     pub(super) fn request(&mut self, now: Tick) {
-        let flows = self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.stamps });
+        let flows =
+            self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.terms.stamps });
         let request = Request { flows: flows.collect(), host: self.client.clone() };
         self.outgoing.push_back(Message::Request(request));
-        self.stage = ConversationStage::Requested;
-        self.deadline = now.steady + self.config.patience;
+        self.stage = ClientStage::Requested;
+        self.deadline = now.steady + self.config.timeout;
     }
 
     pub(super) fn accepted(&mut self, now: Tick, accept: Accept) {
         if accept.flows.len() != self.flows.len() {
             let detail = format!("{} flows granted of {}", accept.flows.len(), self.flows.len());
             let nak = Nak::new(NakCode::Malformed, detail.clone());
-            return self.abort(nak, Failure::Malformed { during: self.stage.during(), detail });
+            return self.abort(nak, ConversationFailure::Malformed { during: self.stage.during(), detail });
         }
         self.session = accept.session;
         self.server = accept.host;
-        self.events.push_back(ClientEvent::Progress(Progress::Accepted(self.session)));
-        let patience = self.greeting_patience();
-        self.stage = ConversationStage::Connecting;
-        self.deadline = now.steady + patience + ENGINE_TIMEOUT;
+        self.events.push_back(ClientEvent::Progress(ConversationProgress::Accepted(self.session)));
+        let timeout = self.greeting_timeout();
+        self.stage = ClientStage::Connecting;
+        self.deadline = now.steady + timeout + ENGINE_TIMEOUT;
         for (i, granted) in accept.flows.into_iter().enumerate() {
             let flow = &mut self.flows[i];
             flow.remote_port = granted.port;
-            if flow.listens(self.config.dialect) {
+            if flow.listens(self.config.terms.dialect) {
                 flow.ready = true;
                 continue;
             }
             let peer = SocketAddr::new(self.config.remote.ip(), granted.port);
-            let greeting = granted.token.map(|token| (token, patience));
-            let connect = Command::Connect { flow: FlowId(i as u8), peer, greeting };
+            let greeting = granted.token.map(|token| (token, timeout));
+            let connect = FlowCommand::Connect { flow: FlowId(i as u8), peer, greeting };
             self.events.push_back(ClientEvent::Flow(connect));
         }
         self.start_when_ready(now);
     }
 
     /// Five seconds and three round trips, according to the probes.
-    pub(super) fn greeting_patience(&self) -> Span {
+    pub(super) fn greeting_timeout(&self) -> Span {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
     }
 
     pub(super) fn start_when_ready(&mut self, now: Tick) {
-        if self.stage != ConversationStage::Connecting || !self.flows.iter().all(|f| f.ready) {
+        if self.stage != ClientStage::Connecting || !self.flows.iter().all(|f| f.ready) {
             return;
         }
-        self.start_role(now, Role::Receive);
+        self.start_role(now, FlowRole::Receive);
         self.outgoing.push_back(Message::Start);
-        self.stage = ConversationStage::Starting;
-        self.deadline = now.steady + self.config.patience;
+        self.stage = ClientStage::Starting;
+        self.deadline = now.steady + self.config.timeout;
     }
 
-    pub(super) fn start_role(&mut self, now: Tick, role: Role) {
+    pub(super) fn start_role(&mut self, now: Tick, role: FlowRole) {
         for (i, flow) in (0..).zip(&mut self.flows).filter(|(_, f)| f.role == role) {
             flow.deadline = now.steady + longest(&flow.spec);
-            self.events.push_back(ClientEvent::Flow(Command::Start(FlowId(i))));
+            self.events.push_back(ClientEvent::Flow(FlowCommand::Start(FlowId(i))));
         }
     }
 
     pub(super) fn started(&mut self, now: Tick) {
-        self.start_role(now, Role::Send);
-        self.stage = ConversationStage::Running;
-        if self.config.dialect == Dialect::V3
+        self.start_role(now, FlowRole::Send);
+        self.stage = ClientStage::Running;
+        if self.config.terms.dialect == Dialect::V3
             && self.flows.iter().any(|f| longest_gap(&f.spec) > KEEPALIVE_RANGE.0)
         {
             self.running_since = now.steady;
-            self.say_alive_later(now);
+            self.schedule_keepalive(now);
         }
-        self.events.push_back(ClientEvent::Progress(Progress::Running));
+        self.events.push_back(ClientEvent::Progress(ConversationProgress::Running));
         if self.interrupted {
             self.cut_all(now);
         }
@@ -112,14 +113,14 @@ impl ClientMachine {
     }
 
     /// Once half as much time has passed as since the streams began.
-    pub(super) fn say_alive_later(&mut self, now: Tick) {
+    pub(super) fn schedule_keepalive(&mut self, now: Tick) {
         let half = Span((now.steady - self.running_since).0 / 2);
         self.alive = now.steady + half.clamp(KEEPALIVE_RANGE.0, KEEPALIVE_RANGE.1);
     }
 
     pub(super) fn report(&mut self, now: Tick, report: FlowReport) {
         match report {
-            FlowReport::Opened(id, port) if self.stage == ConversationStage::Opening => {
+            FlowReport::Opened(id, port) if self.stage == ClientStage::Opening => {
                 let Some(flow) = self.flow(id) else { return };
                 flow.local_port = port;
                 flow.ready = true;
@@ -136,21 +137,23 @@ impl ClientMachine {
             }
             FlowReport::Ended(id, sent) => self.stream_ended(now, id, sent),
             FlowReport::Sent(id, report) => {
-                let (connected, patience) = (self.connected, self.config.patience);
-                let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send && !f.settled) else { return };
+                let (connected, timeout) = (self.connected, self.config.timeout);
+                let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send && !f.settled) else {
+                    return;
+                };
                 let sent = report.sent;
                 flow.collection.sent = Some(report);
                 if flow.far_finished || !connected || flow.failure.is_some() {
                     return self.settle(now, id);
                 }
                 // It ended by itself: the server must be informed that no more will come.
-                flow.deadline = now.steady + linger(&flow.spec) + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + timeout;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
             }
             FlowReport::Received(id, report) => {
-                let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive && !f.settled) else {
+                let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive && !f.settled) else {
                     return;
                 };
                 let count = report.recording.len() as u64;
@@ -166,24 +169,24 @@ impl ClientMachine {
     }
 
     pub(super) fn flow_failed(&mut self, now: Tick, id: FlowId, why: String) {
-        if !matches!(self.stage, ConversationStage::Running | ConversationStage::Starting) {
+        if !matches!(self.stage, ClientStage::Running | ClientStage::Starting) {
             if !self.streamed {
-                self.abort(Nak::new(NakCode::Failed, why.clone()), Failure::Flow(why));
+                self.abort(Nak::new(NakCode::Failed, why.clone()), ConversationFailure::Flow(why));
             }
             return;
         }
-        let (connected, patience) = (self.connected, self.config.patience);
+        let (connected, timeout) = (self.connected, self.config.timeout);
         let Some(flow) = self.flow(id).filter(|f| !f.settled) else { return };
         flow.failure = Some(why);
         match flow.role {
-            Role::Receive => {
+            FlowRole::Receive => {
                 self.outgoing.extend(connected.then_some(Message::Finished(id, 0)));
                 self.settle(now, id);
             }
-            Role::Send if !connected || flow.far_finished => self.settle(now, id),
-            Role::Send => {
+            FlowRole::Send if !connected || flow.far_finished => self.settle(now, id),
+            FlowRole::Send => {
                 flow.collection.sent.get_or_insert_default();
-                flow.deadline = now.steady + linger(&flow.spec) + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + timeout;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, 0));
                 }
@@ -193,19 +196,19 @@ impl ClientMachine {
 
     pub(super) fn stream_ended(&mut self, now: Tick, id: FlowId, sent: u32) {
         let (interrupted, connected) = (self.interrupted, self.connected);
-        let patience = self.config.patience;
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send && !f.ended && !f.settled) else {
+        let timeout = self.config.timeout;
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send && !f.ended && !f.settled) else {
             return;
         };
         flow.ended = true;
-        flow.deadline = now.steady + answer_patience(&flow.spec);
+        flow.deadline = now.steady + answer_timeout(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
             // Nothing can answer the sentinels: one has been sent, which must be enough.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_said = true;
-            flow.deadline = now.steady + STOP_TIMEOUT + patience;
+            flow.deadline = now.steady + STOP_TIMEOUT + timeout;
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
@@ -213,10 +216,11 @@ impl ClientMachine {
     /// What the far receiver says while the stream runs. What was not agreed, or comes more often than it should, is
     /// ignored.
     pub(super) fn feedback(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
-        if !self.has_feedback || self.stage != ConversationStage::Running {
+        if !self.has_feedback || self.stage != ClientStage::Running {
             return;
         }
-        let wanted = |f: &&mut Flow| f.role == Role::Send && !f.settled && now.steady >= f.feedback_after;
+        let wanted =
+            |f: &&mut ClientFlow| f.role == FlowRole::Send && !f.settled && now.steady >= f.feedback_after;
         let Some(flow) = self.flow(id).filter(wanted) else { return };
         flow.feedback_after = now.steady + MIN_FEEDBACK_INTERVAL;
         flow.feedback = flow.feedback.saturating_add(1);
@@ -224,7 +228,7 @@ impl ClientMachine {
     }
 
     pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else { return };
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else { return };
         flow.far_finished = true;
         match flow.collection.sent {
             Some(_) => self.settle(now, id),
@@ -246,21 +250,21 @@ impl ClientMachine {
         }
         flow.stopped = true;
         flow.deadline = now.steady + ENGINE_TIMEOUT;
-        self.events.push_back(ClientEvent::Flow(Command::Stop(id)));
+        self.events.push_back(ClientEvent::Flow(FlowCommand::Stop(id)));
     }
 
     pub(super) fn peer_ended(&mut self, id: FlowId, sent: u32) {
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive) else { return };
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive) else { return };
         flow.far_sent = Some(sent);
         if !flow.settled {
             let linger = linger(&flow.spec);
-            self.events.push_back(ClientEvent::Flow(Command::Cut(id, linger)));
+            self.events.push_back(ClientEvent::Flow(FlowCommand::Cut(id, linger)));
         }
     }
 
     /// Ends every stream early.
     pub(super) fn cut_all(&mut self, now: Tick) {
-        let classic = self.config.dialect == Dialect::Classic;
+        let classic = self.config.terms.dialect == Dialect::Classic;
         for i in 0..self.flows.len() {
             let id = FlowId(i as u8);
             let flow = &mut self.flows[i];
@@ -269,20 +273,20 @@ impl ClientMachine {
             }
             flow.deadline = now.steady + STOP_TIMEOUT;
             let command = match (flow.role, self.connected) {
-                (Role::Send, true) if flow.ended && !flow.end_said => {
+                (FlowRole::Send, true) if flow.ended && !flow.end_said => {
                     flow.end_said = true;
-                    flow.deadline = now.steady + STOP_TIMEOUT + self.config.patience;
+                    flow.deadline = now.steady + STOP_TIMEOUT + self.config.timeout;
                     let sent = flow.far_sent.unwrap_or(0);
                     self.outgoing.push_back(Message::End(id, sent));
                     continue;
                 }
-                (Role::Send, _) => Command::Cut(id, Span::ZERO),
-                (Role::Receive, true) if !classic => {
+                (FlowRole::Send, _) => FlowCommand::Cut(id, Span::ZERO),
+                (FlowRole::Receive, true) if !classic => {
                     self.outgoing.push_back(Message::Stop(id));
                     continue;
                 }
-                (Role::Receive, true) => Command::Cut(id, Span::ZERO),
-                (Role::Receive, false) => Command::Cut(id, linger(&flow.spec)),
+                (FlowRole::Receive, true) => FlowCommand::Cut(id, Span::ZERO),
+                (FlowRole::Receive, false) => FlowCommand::Cut(id, linger(&flow.spec)),
             };
             self.events.push_back(ClientEvent::Flow(command));
         }
@@ -290,17 +294,17 @@ impl ClientMachine {
 
     /// Continues with the results, if no stream runs any more.
     pub(super) fn settled(&mut self, now: Tick) {
-        if self.stage != ConversationStage::Running || !self.flows.iter().all(|f| f.settled) {
+        if self.stage != ClientStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
         }
         self.streamed = true;
         if !self.connected {
-            self.stage = ConversationStage::Reconnecting;
+            self.stage = ClientStage::Reconnecting;
             return self.retry(now);
         }
-        if self.config.dialect == Dialect::V3 && !self.interrupted {
+        if self.config.terms.dialect == Dialect::V3 && !self.interrupted {
             self.begin_round(now);
-            self.stage = ConversationStage::ProbingAfter;
+            self.stage = ClientStage::ProbingAfter;
             return self.round_over(now);
         }
         self.fetch_next(now);
@@ -326,12 +330,12 @@ impl ClientMachine {
             if flow.ended && !flow.end_said && self.connected {
                 // Sentinels are not answered: perhaps none arrives. The control connection may still work.
                 flow.end_said = true;
-                flow.deadline = now.steady + linger(&flow.spec) + self.config.patience;
+                flow.deadline = now.steady + linger(&flow.spec) + self.config.timeout;
                 let sent = flow.far_sent.unwrap_or(0);
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;
             }
-            if flow.role == Role::Send && flow.ended {
+            if flow.role == FlowRole::Send && flow.ended {
                 self.no_answer();
             }
             self.stop(now, id);
@@ -348,17 +352,17 @@ impl ClientMachine {
     }
 }
 
-impl Flow {
-    pub(super) fn new(spec: TestSpec) -> Flow {
+impl ClientFlow {
+    pub(super) fn new(spec: TestSpec) -> ClientFlow {
         let role = match spec.direction() {
-            Direction::Up => Role::Send,
-            Direction::Down => Role::Receive,
+            Direction::Up => FlowRole::Send,
+            Direction::Down => FlowRole::Receive,
         };
         let (local_port, remote_port) = match role {
-            Role::Send => (spec.src_port, spec.dst_port),
-            Role::Receive => (spec.dst_port, spec.src_port),
+            FlowRole::Send => (spec.src_port, spec.dst_port),
+            FlowRole::Receive => (spec.dst_port, spec.src_port),
         };
-        Flow {
+        ClientFlow {
             spec,
             role,
             local_port,
@@ -381,34 +385,36 @@ impl Flow {
 
     /// Classic TCP towards us: the server connects.
     pub(super) fn listens(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Classic && self.role == Role::Receive && self.spec.transport() == Transport::Tcp
+        dialect == Dialect::Classic
+            && self.role == FlowRole::Receive
+            && self.spec.transport() == Transport::Tcp
     }
 
     /// The stream to request: with the port bound here.
     pub(super) fn asked(&self) -> TestSpec {
         let mut spec = self.spec.clone();
         match self.role {
-            Role::Send => spec.src_port = self.local_port,
-            Role::Receive => spec.dst_port = self.local_port,
+            FlowRole::Send => spec.src_port = self.local_port,
+            FlowRole::Receive => spec.dst_port = self.local_port,
         }
         spec
     }
 
     pub(super) fn opening(&self, flow: FlowId, config: &ClientConfig) -> Opening {
-        let v3 = config.dialect == Dialect::V3;
+        let v3 = config.terms.dialect == Dialect::V3;
         Opening {
             flow,
             role: self.role,
             spec: self.spec.clone(),
             bind_port: self.local_port,
             // In version 3 the greeting shows the server where to send; classic servers use the number.
-            any_port_will_do: v3 && self.role == Role::Receive,
+            any_port_will_do: v3 && self.role == FlowRole::Receive,
             peer: config.remote.ip(),
-            meeting: if self.listens(config.dialect) { Meeting::Listen } else { Meeting::Dial },
+            meeting: if self.listens(config.terms.dialect) { Meeting::Listen } else { Meeting::Dial },
             greetings: v3,
-            stamps: config.stamps,
-            patience: Patience::of(&self.spec),
-            record_limit: Limits::record_limit(&self.spec),
+            stamps: config.terms.stamps,
+            timeouts: ReceiverTimeouts::of(&self.spec),
+            record_limit: ServerLimits::record_limit(&self.spec),
             watched: false,
             peak: None,
         }

@@ -2,22 +2,22 @@
 
 mod streams;
 
-use super::results::Delivery;
+use super::results::ResultDelivery;
 use super::{ServerConfig, ServerEvent, ServerInput};
-use crate::jitlat::auth::{Key, NONCE_LEN, Side, derive, derive_u64};
+use crate::jitlat::auth::{ConnectionSide, NONCE_LEN, PresharedKey, derive, derive_u64};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::{Dialect, sniff};
-use crate::jitlat::flow::{Command, FlowId, Role};
-use crate::jitlat::limits::{Limits, Load, Refusal};
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
+use crate::jitlat::limits::{LimitRefusal, ServerLimits, TransferLoad};
 use crate::jitlat::message::{
     DecodeError, FEEDBACK, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome,
 };
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
-use crate::jitlat::stream::{Patience, sentinel_interval};
+use crate::jitlat::stream::{ReceiverTimeouts, sentinel_interval};
 use crate::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Source, Span, SteadyTime, TestSpec, Transport, units};
+use jitlat_core::{Span, StampSource, SteadyTime, TestSpec, Transport, units};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -39,21 +39,21 @@ pub struct ServerMachine {
     /// `None` until the first bytes show the dialect; they wait in `early`.
     codec: Option<Codec>,
     /// The key that the client has proved.
-    key: Option<Key>,
+    key: Option<PresharedKey>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
-    stage: ConversationStage,
+    stage: ServerStage,
     /// When the current stage has lasted too long.
     deadline: SteadyTime,
     /// Decoding pauses until everything is sent: proofs cover the conversation in order.
     hold: bool,
     held: usize,
     session: SessionId,
-    flows: Vec<Flow>,
+    flows: Vec<ServerFlow>,
     start_wanted: bool,
     results: Option<Arc<SessionResults>>,
-    delivery: Option<Delivery>,
+    delivery: Option<ResultDelivery>,
     fetch_later: Option<Fetch>,
     probes: u32,
     /// Whether the client wants to know while streams run what has arrived.
@@ -65,7 +65,7 @@ pub struct ServerMachine {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum ConversationStage {
+enum ServerStage {
     /// Awaiting HELLO.
     Greeting,
     /// Awaiting the client's PROOF.
@@ -89,11 +89,11 @@ enum ConversationStage {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct ServerFlow {
     spec: TestSpec,
-    load: Load,
-    stamps: Source,
-    role: Role,
+    load: TransferLoad,
+    stamps: StampSource,
+    role: FlowRole,
     token: Option<u64>,
     port: Option<u16>,
     dialled: bool,
@@ -122,7 +122,7 @@ impl ServerMachine {
             early: Vec::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
-            stage: ConversationStage::Greeting,
+            stage: ServerStage::Greeting,
             deadline: now.steady + config.limits.idle,
             hold: false,
             held: 0,
@@ -148,15 +148,15 @@ impl ServerMachine {
 
     /// Whether the test is over, and its results can be fetched.
     pub fn is_settled(&self) -> bool {
-        self.stage == ConversationStage::Settled
+        self.stage == ServerStage::Settled
     }
 
     /// Whether the conversation is over.
     pub fn is_over(&self) -> bool {
-        self.stage == ConversationStage::Over
+        self.stage == ServerStage::Over
     }
 
-    fn limits(&self) -> &Limits {
+    fn limits(&self) -> &ServerLimits {
         &self.config.limits
     }
 
@@ -164,7 +164,7 @@ impl ServerMachine {
         self.codec.as_ref().is_some_and(|c| c.dialect() == Dialect::Classic)
     }
 
-    fn enter(&mut self, stage: ConversationStage, until: SteadyTime) {
+    fn enter(&mut self, stage: ServerStage, until: SteadyTime) {
         self.stage = stage;
         self.deadline = until;
     }
@@ -173,7 +173,7 @@ impl ServerMachine {
         self.deadline = now.steady + self.config.limits.idle;
     }
 
-    fn flow_command(&mut self, command: Command) {
+    fn flow_command(&mut self, command: FlowCommand) {
         self.events.push_back(ServerEvent::Flow(command));
     }
 
@@ -183,7 +183,7 @@ impl ServerMachine {
             return;
         }
         for i in 0..self.flows.len() {
-            self.flow_command(Command::Close(FlowId(i as u8)));
+            self.flow_command(FlowCommand::Close(FlowId(i as u8)));
         }
         if let Some(nak) = nak.filter(|_| self.connected && self.codec.is_some()) {
             self.outgoing.retain(|m| matches!(m, Message::Welcome(_) | Message::Proof(_)));
@@ -197,7 +197,7 @@ impl ServerMachine {
         }
         self.delivery = None;
         self.hold = false;
-        self.stage = ConversationStage::Over;
+        self.stage = ServerStage::Over;
         self.events.push_back(ServerEvent::Done(why));
     }
 
@@ -237,7 +237,7 @@ impl ServerMachine {
     }
 
     fn speak(&mut self, dialect: Dialect) {
-        let mut codec = Codec::new(dialect, Side::Server, self.config.local, self.config.peer);
+        let mut codec = Codec::new(dialect, ConnectionSide::Server, self.config.local, self.config.peer);
         codec.feed(&self.early);
         self.early = Vec::new();
         self.codec = Some(codec);
@@ -258,47 +258,46 @@ impl ServerMachine {
     }
 
     fn receive(&mut self, now: Tick, message: Message) {
-        if self.stage != ConversationStage::Running && message != Message::KeepAlive {
+        if self.stage != ServerStage::Running && message != Message::KeepAlive {
             self.idle_from(now);
         }
         match (message, self.stage.clone()) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.peer_gave_up(now, &nak),
-            (Message::Hello(hello), ConversationStage::Greeting) => self.hello(&hello),
-            (Message::Proof(proof), ConversationStage::Proving) => self.proof(&proof),
-            (
-                Message::Probe(probe),
-                ConversationStage::Idle | ConversationStage::Running | ConversationStage::Settled,
-            ) => self.probe(now, probe),
-            (Message::Request(request), ConversationStage::Idle) => self.request(now, request),
-            (Message::Start, ConversationStage::Accepted) => {
+            (Message::Hello(hello), ServerStage::Greeting) => self.hello(&hello),
+            (Message::Proof(proof), ServerStage::Proving) => self.proof(&proof),
+            (Message::Probe(probe), ServerStage::Idle | ServerStage::Running | ServerStage::Settled) => {
+                self.probe(now, probe);
+            }
+            (Message::Request(request), ServerStage::Idle) => self.request(now, request),
+            (Message::Start, ServerStage::Accepted) => {
                 self.start_wanted = true;
                 self.dial_at_start();
                 self.start_when_ready(now);
             }
-            (Message::Finished(flow, _), ConversationStage::Running) => self.peer_finished(now, flow),
-            (Message::Finished(..), ConversationStage::Settled) => {}
-            (Message::End(flow, _), ConversationStage::Running) => self.peer_ended(flow),
-            (Message::End(..), ConversationStage::Settled) => {}
-            (Message::Stop(flow), ConversationStage::Running) => self.peer_stops(flow),
-            (Message::Stop(_), ConversationStage::Settled) => {}
-            (Message::Fetch(fetch), ConversationStage::Idle) => match fetch.session {
+            (Message::Finished(flow, _), ServerStage::Running) => self.peer_finished(now, flow),
+            (Message::Finished(..), ServerStage::Settled) => {}
+            (Message::End(flow, _), ServerStage::Running) => self.peer_ended(flow),
+            (Message::End(..), ServerStage::Settled) => {}
+            (Message::Stop(flow), ServerStage::Running) => self.peer_stops(flow),
+            (Message::Stop(_), ServerStage::Settled) => {}
+            (Message::Fetch(fetch), ServerStage::Idle) => match fetch.session {
                 Some(id) => {
-                    self.enter(ConversationStage::Finding(fetch), now.steady + ENGINE_TIMEOUT);
+                    self.enter(ServerStage::Finding(fetch), now.steady + ENGINE_TIMEOUT);
                     self.events.push_back(ServerEvent::Find(id));
                 }
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
             },
-            (Message::Fetch(fetch), ConversationStage::Settled) => self.fetch(fetch),
+            (Message::Fetch(fetch), ServerStage::Settled) => self.fetch(fetch),
             // Requested just before the last flow has finished.
-            (Message::Fetch(fetch), ConversationStage::Running) => self.fetch_later = Some(fetch),
-            (Message::Bye, ConversationStage::Settled) => {
+            (Message::Fetch(fetch), ServerStage::Running) => self.fetch_later = Some(fetch),
+            (Message::Bye, ServerStage::Settled) => {
                 self.collected = true;
                 self.finish(None, None);
             }
-            (Message::Bye, ConversationStage::Running) if self.is_classic() => {}
+            (Message::Bye, ServerStage::Running) if self.is_classic() => {}
             (Message::Bye, _) => self.finish(None, None),
-            (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), ConversationStage::Proving) => {
+            (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), ServerStage::Proving) => {
                 self.refuse(NakCode::Authentication, "this server requires a key");
             }
             (message, _) => self.refuse(NakCode::Malformed, format!("{} out of turn", message.name())),
@@ -307,7 +306,7 @@ impl ServerMachine {
 
     fn peer_gave_up(&mut self, now: Tick, nak: &Nak) {
         let why = if nak.text.is_empty() { "refused by the client".into() } else { nak.text.clone() };
-        if self.stage == ConversationStage::Running && !self.is_classic() {
+        if self.stage == ServerStage::Running && !self.is_classic() {
             // The client may reconnect for the available results.
             self.connected = false;
             return self.lost(now);
@@ -345,14 +344,14 @@ impl ServerMachine {
             software: Some(self.config.software.clone()),
         }));
         if authenticate {
-            self.stage = ConversationStage::Proving;
+            self.stage = ServerStage::Proving;
             self.hold = true;
             return;
         }
         if let Some(codec) = &mut self.codec {
             codec.settle();
         }
-        self.stage = ConversationStage::Idle;
+        self.stage = ServerStage::Idle;
     }
 
     fn proof(&mut self, proof: &[u8]) {
@@ -366,19 +365,19 @@ impl ServerMachine {
         // Our own proof is computed when it is sent, because it covers everything before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
         self.hold = true;
-        self.stage = ConversationStage::Idle;
+        self.stage = ServerStage::Idle;
     }
 
     fn probe(&mut self, now: Tick, probe: Probe) {
         self.probes = self.probes.saturating_add(1);
         if self.probes > self.limits().probes {
-            let refusal = Refusal::new("max-probes", self.limits().probes, "one more");
+            let refusal = LimitRefusal::new("max-probes", self.limits().probes, "one more");
             return self.refuse(NakCode::Limit, refusal.to_string());
         }
         self.outgoing.push_back(Message::Probe(Probe { arrived: Some(now.wall), answered: None, ..probe }));
     }
 
-    fn flow(&mut self, id: FlowId) -> Option<&mut Flow> {
+    fn flow(&mut self, id: FlowId) -> Option<&mut ServerFlow> {
         self.flows.get_mut(usize::from(id.0))
     }
 
@@ -386,30 +385,30 @@ impl ServerMachine {
     fn lost(&mut self, now: Tick) {
         self.connected = false;
         match self.stage {
-            ConversationStage::Running if !self.is_classic() => {
+            ServerStage::Running if !self.is_classic() => {
                 // What is being received is received as long as it comes, for a client that reconnects; but nothing is
                 // sent to a host that no longer controls it.
                 for i in 0..self.flows.len() {
                     let (flow, id) = (&mut self.flows[i], FlowId(i as u8));
                     match flow.role {
-                        Role::Send if flow.outcome.is_none() && !flow.stopped => {
+                        FlowRole::Send if flow.outcome.is_none() && !flow.stopped => {
                             flow.stopped = true;
                             flow.deadline = now.steady + ENGINE_TIMEOUT;
-                            self.flow_command(Command::Stop(id));
+                            self.flow_command(FlowCommand::Stop(id));
                         }
-                        Role::Receive if flow.outcome.is_none() => {
-                            self.flow_command(Command::Cut(id, ABANDON_TIMEOUT));
+                        FlowRole::Receive if flow.outcome.is_none() => {
+                            self.flow_command(FlowCommand::Cut(id, ABANDON_TIMEOUT));
                         }
-                        Role::Send | Role::Receive => {}
+                        FlowRole::Send | FlowRole::Receive => {}
                     }
                 }
             }
             // A classic client closes as soon as it has answered the end of the stream.
-            ConversationStage::Running if self.flows.iter().all(|f| f.stopped) => {}
-            ConversationStage::Settled if self.is_classic() && self.delivery.is_none() => {
+            ServerStage::Running if self.flows.iter().all(|f| f.stopped) => {}
+            ServerStage::Settled if self.is_classic() && self.delivery.is_none() => {
                 self.finish(None, None);
             }
-            ConversationStage::Greeting | ConversationStage::Idle if self.flows.is_empty() => {
+            ServerStage::Greeting | ServerStage::Idle if self.flows.is_empty() => {
                 self.finish(None, None);
             }
             _ => self.finish(None, Some("the client closed the control connection".into())),
@@ -419,12 +418,12 @@ impl ServerMachine {
     // ---- the results ----------------------------------------------------------------------------
 
     fn found(&mut self, now: Tick, lookup: Lookup) {
-        let ConversationStage::Finding(fetch) = self.stage.clone() else { return };
+        let ServerStage::Finding(fetch) = self.stage.clone() else { return };
         match lookup {
             Lookup::Kept(results) => {
                 self.session = fetch.session.unwrap_or(self.session);
                 self.results = Some(results);
-                self.stage = ConversationStage::Settled;
+                self.stage = ServerStage::Settled;
                 self.idle_from(now);
                 self.fetch(fetch);
             }
@@ -441,7 +440,7 @@ impl ServerMachine {
             return self.refuse(NakCode::NotFound, "another session's results: ask on a new connection");
         }
         let Some(results) = self.results.clone() else { return };
-        self.delivery = Delivery::new(results, fetch.flow, fetch.chunk);
+        self.delivery = ResultDelivery::new(results, fetch.flow, fetch.chunk);
         if self.delivery.is_none() {
             self.refuse(NakCode::NotFound, format!("the session has no {}", fetch.flow));
         }
@@ -471,11 +470,11 @@ impl Machine for ServerMachine {
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
             // The client does not read the reason, and need not know.
-            ConversationStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
-            ConversationStage::Over => {}
-            ConversationStage::Running => self.flows_overdue(now),
+            ServerStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
+            ServerStage::Over => {}
+            ServerStage::Running => self.flows_overdue(now),
             _ if now.steady < self.deadline => {}
-            ConversationStage::Admitting | ConversationStage::Opening | ConversationStage::Finding(_) => {
+            ServerStage::Admitting | ServerStage::Opening | ServerStage::Finding(_) => {
                 self.refuse(NakCode::Failed, "the server could not prepare the test in time");
             }
             _ => {
@@ -498,8 +497,8 @@ impl Machine for ServerMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
-            ConversationStage::Over => self.parting().then_some(self.deadline),
-            ConversationStage::Running => {
+            ServerStage::Over => self.parting().then_some(self.deadline),
+            ServerStage::Running => {
                 self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min()
             }
             _ => Some(self.deadline),
@@ -565,7 +564,7 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
         Transport::Udp => 2,
         Transport::Tcp => 10,
     };
-    spec.duration().times(stretch) + Patience::of(spec).silence + Span::seconds(300)
+    spec.duration().times(stretch) + ReceiverTimeouts::of(spec).silence + Span::seconds(300)
 }
 
 /// How long a receiver waits for late packets after the sender's END. Over TCP a lost segment delays everything after
@@ -579,7 +578,7 @@ pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
 
 /// How long a sender's sentinels may be unanswered before it sends END. Over TCP they wait behind everything that the
 /// system has accepted and not delivered yet.
-pub(in crate::jitlat) fn answer_patience(spec: &TestSpec) -> Span {
+pub(in crate::jitlat) fn answer_timeout(spec: &TestSpec) -> Span {
     let backlog = match spec.transport() {
         Transport::Udp => Span::ZERO,
         Transport::Tcp => Span::seconds(60) + spec.duration(),

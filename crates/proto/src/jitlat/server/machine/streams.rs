@@ -1,19 +1,19 @@
 //! The streams: requested, opened, started, finished.
 
-use super::{ConversationStage, ENGINE_TIMEOUT, Flow, ServerMachine, answer_patience, linger, longest};
+use super::{ENGINE_TIMEOUT, ServerFlow, ServerMachine, ServerStage, answer_timeout, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
-use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role, WATCHED_RECORDS};
-use crate::jitlat::limits::{Limits, Load, Refusal, WINDOW};
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Meeting, Opening, WATCHED_RECORDS};
+use crate::jitlat::limits::{LimitRefusal, ServerLimits, TransferLoad, WINDOW};
 use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
 use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResults};
-use crate::jitlat::stream::{Finish, Patience};
+use crate::jitlat::stream::{Finish, ReceiverTimeouts};
 use crate::policy;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::so_far::ReceivedSoFar;
-use jitlat_core::{Direction, PacketRecord, Source, Span, SteadyTime, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Span, StampSource, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
 /// How long a client that received END may take to answer.
@@ -21,7 +21,7 @@ const END_TIMEOUT: Span = Span::seconds(10);
 /// The shortest time between two messages about what has arrived of a flow.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
 /// Bytes of memory that it takes to know what has arrived of a flow while it runs.
-const WATCHING: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
+const BYTES_PER_WATCHED_FLOW: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
 
 impl ServerMachine {
     pub(super) fn request(&mut self, now: Tick, request: Request) {
@@ -32,25 +32,25 @@ impl ServerMachine {
         let classic = self.is_classic();
         let token = |i: usize| (!classic).then(|| derive_u64(&self.config.entropy, &format!("token {i}")));
         let flows = (0..).zip(request.flows).zip(loads);
-        self.flows = flows.map(|((i, f), load)| Flow::new(f.spec, load, f.stamps, token(i))).collect();
+        self.flows = flows.map(|((i, f), load)| ServerFlow::new(f.spec, load, f.stamps, token(i))).collect();
         let load = |role| self.flows.iter().filter(|f| f.role == role).map(|f| f.load).sum();
         let claim = Claim {
             id: self.session,
             client: self.peer,
             memory: self.flows.iter().map(|flow| flow.memory(self.has_feedback)).sum(),
-            sent: load(Role::Send),
-            received: load(Role::Receive),
+            sent: load(FlowRole::Send),
+            received: load(FlowRole::Receive),
             proven: self.key.is_some(),
         };
         self.events.push_back(ServerEvent::Admit(claim));
-        self.enter(ConversationStage::Admitting, now.steady + ENGINE_TIMEOUT);
+        self.enter(ServerStage::Admitting, now.steady + ENGINE_TIMEOUT);
     }
 
     /// Whether each flow is allowed by itself; the load of each.
-    pub(super) fn grant(&self, request: &Request) -> Result<Vec<Load>, Refusal> {
+    pub(super) fn grant(&self, request: &Request) -> Result<Vec<TransferLoad>, LimitRefusal> {
         let limits = self.limits();
         if request.flows.len() > limits.flows {
-            return Err(Refusal::new("max-flows", limits.flows, request.flows.len()));
+            return Err(LimitRefusal::new("max-flows", limits.flows, request.flows.len()));
         }
         let grant = |spec: &TestSpec| {
             self.check_ports(spec)?;
@@ -60,7 +60,7 @@ impl ServerMachine {
     }
 
     /// Whether the client may name the ports it does. In version 3 its own port is the one it greets from.
-    fn check_ports(&self, spec: &TestSpec) -> Result<(), Refusal> {
+    fn check_ports(&self, spec: &TestSpec) -> Result<(), LimitRefusal> {
         let (here, there) = match spec.direction() {
             Direction::Up => (spec.dst_port, spec.src_port),
             Direction::Down => (spec.src_port, spec.dst_port),
@@ -70,8 +70,8 @@ impl ServerMachine {
         named.try_for_each(|port| self.limits().check_port(port))
     }
 
-    pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), policy::Refusal>) {
-        if self.stage != ConversationStage::Admitting {
+    pub(super) fn admitted(&mut self, now: Tick, verdict: Result<(), policy::PolicyRefusal>) {
+        if self.stage != ServerStage::Admitting {
             return;
         }
         if let Err(refusal) = verdict {
@@ -82,9 +82,9 @@ impl ServerMachine {
         let watched = self.has_feedback;
         for i in 0..self.flows.len() {
             let opening = self.flows[i].opening(FlowId(i as u8), peer, self.config.test_port, both, watched);
-            self.flow_command(Command::Open(Box::new(opening)));
+            self.flow_command(FlowCommand::Open(Box::new(opening)));
         }
-        self.enter(ConversationStage::Opening, now.steady + ENGINE_TIMEOUT);
+        self.enter(ServerStage::Opening, now.steady + ENGINE_TIMEOUT);
     }
 
     pub(super) fn opened(&mut self, now: Tick, id: FlowId, port: u16) {
@@ -94,22 +94,22 @@ impl ServerMachine {
         if classic && flow.spec.transport() == Transport::Udp {
             let far = flow.far_port();
             flow.dialled = true;
-            self.flow_command(Command::Connect {
+            self.flow_command(FlowCommand::Connect {
                 flow: id,
                 peer: SocketAddr::new(peer, far),
                 greeting: None,
             });
         } else if classic {
             // Listening, or connected when the client sends START: in both cases ready to be accepted.
-            flow.ready = flow.role == Role::Receive;
+            flow.ready = flow.role == FlowRole::Receive;
         }
         self.accept_when_open(now);
     }
 
     pub(super) fn accept_when_open(&mut self, now: Tick) {
-        let classic_udp = |f: &Flow| self.is_classic() && f.spec.transport() == Transport::Udp;
-        let open = |f: &Flow| f.port.is_some() && (f.ready || !classic_udp(f));
-        if self.stage != ConversationStage::Opening || !self.flows.iter().all(open) {
+        let classic_udp = |f: &ServerFlow| self.is_classic() && f.spec.transport() == Transport::Udp;
+        let open = |f: &ServerFlow| f.port.is_some() && (f.ready || !classic_udp(f));
+        if self.stage != ServerStage::Opening || !self.flows.iter().all(open) {
             return;
         }
         let flows = self.flows.iter().map(|f| FlowAccept { port: f.port.unwrap_or(0), token: f.token });
@@ -120,13 +120,13 @@ impl ServerMachine {
         }));
         let specs = self.flows.iter().map(|f| f.spec.clone()).collect();
         self.events.push_back(ServerEvent::Agreed(self.session, specs));
-        self.stage = ConversationStage::Accepted;
+        self.stage = ServerStage::Accepted;
         self.idle_from(now);
     }
 
     pub(super) fn greeted(&mut self, id: FlowId, from: SocketAddr) {
         let expected = self.peer;
-        if !matches!(self.stage, ConversationStage::Accepted) {
+        if !matches!(self.stage, ServerStage::Accepted) {
             return;
         }
         let Some(flow) = self.flow(id) else { return };
@@ -141,7 +141,7 @@ impl ServerMachine {
             return self.refuse(NakCode::Failed, text);
         }
         flow.dialled = true;
-        self.flow_command(Command::Connect { flow: id, peer: from, greeting: None });
+        self.flow_command(FlowCommand::Connect { flow: id, peer: from, greeting: None });
     }
 
     /// Classic TCP towards the client: its port is listening, and it has sent START.
@@ -152,29 +152,26 @@ impl ServerMachine {
             if flow.token.is_none() && !flow.ready && !flow.dialled {
                 flow.dialled = true;
                 let far = SocketAddr::new(peer, flow.far_port());
-                self.flow_command(Command::Connect { flow: FlowId(i as u8), peer: far, greeting: None });
+                self.flow_command(FlowCommand::Connect { flow: FlowId(i as u8), peer: far, greeting: None });
             }
         }
     }
 
     pub(super) fn start_when_ready(&mut self, now: Tick) {
-        if self.stage != ConversationStage::Accepted
-            || !self.start_wanted
-            || !self.flows.iter().all(|f| f.ready)
-        {
+        if self.stage != ServerStage::Accepted || !self.start_wanted || !self.flows.iter().all(|f| f.ready) {
             return;
         }
         for i in 0..self.flows.len() {
             self.flows[i].deadline = now.steady + longest(&self.flows[i].spec);
-            self.flow_command(Command::Start(FlowId(i as u8)));
+            self.flow_command(FlowCommand::Start(FlowId(i as u8)));
         }
         self.outgoing.push_back(Message::Started);
-        self.stage = ConversationStage::Running;
+        self.stage = ServerStage::Running;
     }
 
     pub(super) fn report(&mut self, now: Tick, report: FlowReport) {
         match report {
-            FlowReport::Opened(id, port) if self.stage == ConversationStage::Opening => {
+            FlowReport::Opened(id, port) if self.stage == ServerStage::Opening => {
                 self.opened(now, id, port);
             }
             FlowReport::Greeted(id, from) => self.greeted(id, from),
@@ -185,7 +182,7 @@ impl ServerMachine {
                 self.accept_when_open(now);
                 self.start_when_ready(now);
             }
-            FlowReport::Ended(id, sent) if self.stage == ConversationStage::Running => {
+            FlowReport::Ended(id, sent) if self.stage == ServerStage::Running => {
                 self.stream_ended(now, id, sent);
             }
             FlowReport::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
@@ -201,12 +198,10 @@ impl ServerMachine {
                 self.settle_flow(now, id, FlowOutcome::Failed(why));
             }
             FlowReport::Received(id, report) => self.settle_flow(now, id, FlowOutcome::Received(report)),
-            FlowReport::Failed(id, why) if self.stage == ConversationStage::Running => {
+            FlowReport::Failed(id, why) if self.stage == ServerStage::Running => {
                 self.settle_flow(now, id, FlowOutcome::Failed(why));
             }
-            FlowReport::Failed(_, why)
-                if !matches!(self.stage, ConversationStage::Settled | ConversationStage::Over) =>
-            {
+            FlowReport::Failed(_, why) if !matches!(self.stage, ServerStage::Settled | ServerStage::Over) => {
                 self.refuse(NakCode::Failed, why);
             }
             _ => {}
@@ -215,11 +210,11 @@ impl ServerMachine {
 
     /// Sends the client what has arrived so far, if it asked for it and reads what it is sent.
     fn send_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
-        let idle = self.stage == ConversationStage::Running && self.connected && self.outgoing.is_empty();
+        let idle = self.stage == ServerStage::Running && self.connected && self.outgoing.is_empty();
         if !self.has_feedback || !idle {
             return;
         }
-        let due = |f: &&mut Flow| f.outcome.is_none() && now.steady >= f.feedback_after;
+        let due = |f: &&mut ServerFlow| f.outcome.is_none() && now.steady >= f.feedback_after;
         let Some(flow) = self.flow(id).filter(due) else { return };
         flow.feedback_after = now.steady + MIN_FEEDBACK_INTERVAL;
         self.outgoing.push_back(Message::Feedback(id, so_far));
@@ -229,7 +224,7 @@ impl ServerMachine {
         let Some(flow) = self.flow(id) else { return };
         if flow.ended.is_none() {
             flow.ended = Some(sent);
-            flow.deadline = now.steady + answer_patience(&flow.spec);
+            flow.deadline = now.steady + answer_timeout(&flow.spec);
         }
         if flow.end_said {
             self.outgoing.push_back(Message::End(id, sent));
@@ -237,28 +232,28 @@ impl ServerMachine {
     }
 
     pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else {
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
             return self.refuse(NakCode::Malformed, "FINISHED for a flow that is not received there");
         };
         if flow.outcome.is_none() && !flow.stopped {
             flow.stopped = true;
             flow.deadline = now.steady + ENGINE_TIMEOUT;
-            self.flow_command(Command::Stop(id));
+            self.flow_command(FlowCommand::Stop(id));
         }
     }
 
     pub(super) fn peer_ended(&mut self, id: FlowId) {
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Receive) else {
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive) else {
             return self.refuse(NakCode::Malformed, "END of a flow that is not sent there");
         };
         if flow.outcome.is_none() {
             let linger = linger(&flow.spec);
-            self.flow_command(Command::Cut(id, linger));
+            self.flow_command(FlowCommand::Cut(id, linger));
         }
     }
 
     pub(super) fn peer_stops(&mut self, id: FlowId) {
-        let Some(flow) = self.flow(id).filter(|f| f.role == Role::Send) else {
+        let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
             return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
         };
         if flow.outcome.is_some() || flow.end_said {
@@ -267,26 +262,26 @@ impl ServerMachine {
         flow.end_said = true;
         match flow.ended {
             Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
-            None => self.flow_command(Command::Cut(id, Span::ZERO)),
+            None => self.flow_command(FlowCommand::Cut(id, Span::ZERO)),
         }
     }
 
     pub(super) fn settle_flow(&mut self, now: Tick, id: FlowId, outcome: FlowOutcome) {
-        if self.stage != ConversationStage::Running {
+        if self.stage != ServerStage::Running {
             return;
         }
         let Some(flow) = self.flow(id).filter(|f| f.outcome.is_none()) else { return };
         let news = match (flow.role, &outcome) {
-            (Role::Receive, FlowOutcome::Received(r)) => {
+            (FlowRole::Receive, FlowOutcome::Received(r)) => {
                 Some(Message::Finished(id, r.recording.len() as u64))
             }
-            (Role::Receive, _) => Some(Message::Finished(id, 0)),
+            (FlowRole::Receive, _) => Some(Message::Finished(id, 0)),
             // The client has not answered yet: it must be informed that no more will come.
-            (Role::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
+            (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
                 Some(Message::End(id, s.sent))
             }
-            (Role::Send, FlowOutcome::Failed(_)) if !flow.end_said => Some(Message::End(id, 0)),
-            (Role::Send, _) => None,
+            (FlowRole::Send, FlowOutcome::Failed(_)) if !flow.end_said => Some(Message::End(id, 0)),
+            (FlowRole::Send, _) => None,
         };
         flow.outcome = Some(outcome);
         self.outgoing.extend(news.filter(|_| self.connected));
@@ -302,12 +297,12 @@ impl ServerMachine {
         });
         let results = Arc::new(SessionResults { flows: flows.collect(), host: self.host.clone() });
         self.results = Some(Arc::clone(&results));
-        self.stage = ConversationStage::Settled;
+        self.stage = ServerStage::Settled;
         self.idle_from(now);
         if !self.is_classic() {
             self.events.push_back(ServerEvent::Keep(self.session, results));
         }
-        if self.is_classic() && self.flows.iter().all(|f| f.role == Role::Send) {
+        if self.is_classic() && self.flows.iter().all(|f| f.role == FlowRole::Send) {
             // A classic client collects nothing of a stream that was sent to it.
             return self.finish(None, None);
         }
@@ -341,18 +336,23 @@ impl ServerMachine {
             }
             flow.stopped = true;
             flow.deadline = now.steady + ENGINE_TIMEOUT;
-            self.flow_command(Command::Stop(id));
+            self.flow_command(FlowCommand::Stop(id));
         }
     }
 }
 
-impl Flow {
-    pub(super) fn new(spec: TestSpec, load: Load, stamps: Source, token: Option<u64>) -> Flow {
+impl ServerFlow {
+    pub(super) fn new(
+        spec: TestSpec,
+        load: TransferLoad,
+        stamps: StampSource,
+        token: Option<u64>,
+    ) -> ServerFlow {
         let role = match spec.direction() {
-            Direction::Up => Role::Receive,
-            Direction::Down => Role::Send,
+            Direction::Up => FlowRole::Receive,
+            Direction::Down => FlowRole::Send,
         };
-        Flow {
+        ServerFlow {
             spec,
             load,
             stamps,
@@ -373,20 +373,20 @@ impl Flow {
     /// Bytes of memory that the server may need for it.
     pub(super) fn memory(&self, watched: bool) -> u64 {
         match self.role {
-            Role::Receive => {
-                let watching = if watched { WATCHING } else { 0 };
-                Recording::cost(Limits::record_limit(&self.spec)) + watching
+            FlowRole::Receive => {
+                let watching = if watched { BYTES_PER_WATCHED_FLOW } else { 0 };
+                Recording::cost(ServerLimits::record_limit(&self.spec)) + watching
             }
             // When it entered the queue of its interface, and when it left.
-            Role::Send => u64::from(self.spec.packets()) * 16,
+            FlowRole::Send => u64::from(self.spec.packets()) * 16,
         }
     }
 
     /// The client's port, as it named it.
     pub(super) fn far_port(&self) -> u16 {
         match self.role {
-            Role::Receive => self.spec.src_port,
-            Role::Send => self.spec.dst_port,
+            FlowRole::Receive => self.spec.src_port,
+            FlowRole::Send => self.spec.dst_port,
         }
     }
 
@@ -401,28 +401,30 @@ impl Flow {
         watched: bool,
     ) -> Opening {
         let named = match self.role {
-            Role::Receive => self.spec.dst_port,
-            Role::Send => self.spec.src_port,
+            FlowRole::Receive => self.spec.dst_port,
+            FlowRole::Send => self.spec.src_port,
         };
         let meeting = match self.token {
             Some(token) => Meeting::Greeting(token),
-            None if self.spec.transport() == Transport::Tcp && self.role == Role::Receive => Meeting::Listen,
+            None if self.spec.transport() == Transport::Tcp && self.role == FlowRole::Receive => {
+                Meeting::Listen
+            }
             None => Meeting::Dial,
         };
-        let left_open = named == 0 && (self.role == Role::Receive || both);
+        let left_open = named == 0 && (self.role == FlowRole::Receive || both);
         Opening {
             flow,
             role: self.role,
             spec: self.spec.clone(),
             bind_port: if left_open { test_port } else { named },
-            any_port_will_do: left_open && self.role == Role::Send,
+            any_port_will_do: left_open && self.role == FlowRole::Send,
             peer,
             meeting,
             greetings: !classic,
             stamps: self.stamps,
-            patience: Patience::of(&self.spec),
-            record_limit: Limits::record_limit(&self.spec),
-            watched: watched && self.role == Role::Receive,
+            timeouts: ReceiverTimeouts::of(&self.spec),
+            record_limit: ServerLimits::record_limit(&self.spec),
+            watched: watched && self.role == FlowRole::Receive,
             peak: Some(self.load.packets),
         }
     }

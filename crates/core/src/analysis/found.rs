@@ -1,0 +1,164 @@
+//! What was found of a stream that has ended, whether all its packets are kept or not.
+
+use super::assemble::Findings;
+use super::engine::{Engine, Kept};
+use super::gathered::Gathered;
+use super::options::Options;
+use super::sketch::Sketch;
+use super::stretches::Ended;
+use super::{Samples, exact, notes};
+use crate::answer::Warning;
+use crate::evidence::Judgement;
+use crate::helpers::Helpers;
+use crate::metrics::clock::ClockEstimate;
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
+use crate::metrics::periods::{MeanPeriods, PacketExtent};
+use crate::metrics::stream::EndedStream;
+use crate::session::Session;
+use crate::summary::Summary;
+use std::sync::OnceLock;
+
+/// What is asked of the stream of a test.
+#[derive(Clone, Copy)]
+pub(super) struct Test<'a> {
+    pub session: &'a Session,
+    pub options: &'a Options,
+    pub kind: DelayKind,
+}
+
+/// A stream that has ended, whose packets are not kept.
+struct Sketched<'a> {
+    engine: &'a Engine,
+    sketch: &'a Sketch,
+    stream: EndedStream<'a>,
+}
+
+impl Engine {
+    /// What `make` makes of what was found, with what was noted on the way; and the accepted packets, if they are kept.
+    pub fn found<T>(
+        mut self,
+        test: Test<'_>,
+        helpers: Option<&dyn Helpers>,
+        make: impl FnOnce(&dyn Findings, Vec<Warning>) -> T,
+    ) -> (T, Samples) {
+        let mut notes = Vec::new();
+        if let Kept::Sketched(sketch) = &mut self.samples {
+            sketch.end(&self.classifier.accepted);
+        }
+        let clock = match &self.samples {
+            Kept::All(packets) => packets.clock(test.session),
+            Kept::Sketched(_) => ClockEstimate::new(test.session, None),
+        };
+        let late = self.drop_late(&clock, test.options, &mut notes);
+        match &self.samples {
+            Kept::All(packets) => {
+                let made =
+                    exact::found(&self, packets, test, clock, late, helpers, |found| make(found, notes));
+                (made, self.into_samples())
+            }
+            Kept::Sketched(sketch) => {
+                notes.extend(test.options.wait.map(notes::wait_refused));
+                notes.push(notes::constant_memory(sketch.error()));
+                let known = self.known(test, clock, &sketch.extent);
+                let stream = EndedStream::sketched(&known, sketch.figures(&known));
+                (make(&Sketched { engine: &self, sketch, stream }, notes), Samples::default())
+            }
+        }
+    }
+
+    /// The packets, with what figures show of them.
+    fn into_samples(self) -> Samples {
+        let Kept::All(packets) = self.samples else { return Samples::default() };
+        let Gathered { samples, delayless, notes, .. } = *packets;
+        let queued = notes.map(|notes| notes.queued).unwrap_or_default();
+        Samples { queued, delayless: delayless.iter().collect(), ..samples }
+    }
+
+    /// What is known of the stream; its packets lie within `span`.
+    pub fn known<'a>(&'a self, test: Test<'a>, clock: ClockEstimate, span: &PacketExtent) -> StreamFacts<'a> {
+        let Test { session, options, kind } = test;
+        StreamFacts {
+            session,
+            options,
+            percents: options.all_percents(),
+            clock,
+            counted: self.counted(session),
+            periods: MeanPeriods::new(session, span),
+            kind,
+            tally: &self.tally,
+            two_way: OnceLock::new(),
+        }
+    }
+
+    /// What was counted while packets arrived.
+    pub fn counted(&self, session: &Session) -> ArrivalCounts {
+        let extent = self.extent(session);
+        let (with_delay, delayless, duplicate) = match &self.samples {
+            Kept::All(packets) => {
+                (packets.samples.len() as u64, packets.delayless.len(), packets.copies.len())
+            }
+            Kept::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
+        };
+        let accepted = with_delay + delayless;
+        ArrivalCounts {
+            sent: extent.sent.max(accepted),
+            tail_unknown: !extent.complete,
+            end: extent.end,
+            received: self.classifier.received,
+            accepted,
+            duplicate,
+            invalid: self.classifier.invalid,
+            late: 0,
+            rx_time_regressions: self.tally.rx_time_regressions,
+            delayless,
+        }
+    }
+
+    /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
+    /// clocks to trust the wait is refused.
+    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Vec<Warning>) -> u64 {
+        let (Some(wait), Kept::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
+        let correction = match (clock.correction_ns, clock.synchronised()) {
+            (Some(correction), _) => correction,
+            (None, Some(_)) => 0,
+            (None, None) if options.trust_clocks => 0,
+            (None, None) => {
+                notes.push(notes::wait_refused(wait));
+                return 0;
+            }
+        };
+        let limit = wait.0.saturating_add(correction);
+        let (samples, accepted) = (&mut packets.samples, &mut self.classifier.accepted);
+        let before = samples.len();
+        samples.retain(|packet| {
+            let in_time = packet.delay <= limit;
+            if !in_time {
+                accepted.remove(packet.seq);
+            }
+            in_time
+        });
+        (before - samples.len()) as u64
+    }
+}
+
+impl Findings for Sketched<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
+        &self.stream
+    }
+
+    fn write(&self, to: &mut Summary) {
+        self.sketch.metrics.write(&self.stream, to);
+    }
+
+    fn judgement(&self) -> Option<Judgement> {
+        let known = self.stream.known;
+        self.sketch.stretches.as_ref()?.judgement(&Ended {
+            session: known.session,
+            known: self.engine.extent(known.session),
+            clock: &known.clock,
+            received: known.counted.accepted,
+            min: self.sketch.moments.min(),
+            round_trip: known.kind == DelayKind::RoundTrips,
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! [`Gathered`]: the packets of a stream, all of which are kept.
+
+use super::plain::Plain;
+use super::row::{Counts, Row};
+use crate::evidence::RowNotes;
+use crate::metrics::clock::ClockEstimate;
+use crate::metrics::duplicate::Copies;
+use crate::metrics::seqset::SeqSet;
+use crate::metrics::series::Samples;
+use crate::record::PacketRecord;
+use crate::session::Session;
+use crate::spec::Direction;
+use crate::time::WallTime;
+
+/// What was collected row by row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered {
+    /// Packets with a delay, in order of arrival.
+    pub samples: Samples,
+    /// Packets that came and have no delay.
+    pub delayless: SeqSet,
+    pub copies: Copies,
+    /// Rows that are invalid only because no copy that counts preceded them.
+    pub damaged: Copies,
+    /// None of a part of a test, which has no verdict of its own.
+    pub notes: Option<RowNotes>,
+}
+
+impl Gathered {
+    /// Without packets, which will be noted.
+    pub fn noted() -> Gathered {
+        Gathered { notes: Some(RowNotes::default()), ..Gathered::default() }
+    }
+
+    /// Takes note of a row with which a packet was accepted.
+    #[inline]
+    pub fn note(&mut self, record: &PacketRecord, seq: u32) {
+        if let Some(notes) = &mut self.notes {
+            notes.push(record, seq);
+        }
+    }
+
+    /// Adds a row of packet `seq` that arrived at `at`.
+    #[inline]
+    pub fn push(&mut self, seq: u32, row: Row, counts: Counts, at: Option<i64>) {
+        match (counts, row) {
+            (Counts::First, Row::Clean(packet)) => self.samples.push(packet),
+            (Counts::First, _) => _ = self.delayless.insert(seq),
+            (Counts::Copy, _) => self.copies.push(seq, at),
+            (Counts::Nothing, _) => self.damaged.push(seq, at),
+        }
+    }
+
+    /// Adds the packets of `rows`, none of which came before.
+    pub fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
+        if let Some(notes) = &mut self.notes {
+            notes.push_all(rows, packets.seq(), packets.alike, packets.lags);
+        }
+        packets.append_to(&mut self.samples);
+    }
+
+    /// Adds the notes on the packets of `next` that are new.
+    pub fn append_notes(&mut self, next: &Gathered, is_new: impl Fn(u32) -> bool) {
+        if let (Some(notes), Some(later)) = (&mut self.notes, &next.notes) {
+            notes.append(later, &next.samples.seq, is_new);
+        }
+    }
+
+    /// The clocks of its test, whose packets lie between the times of the stream.
+    pub fn clock(&self, session: &Session) -> ClockEstimate {
+        ClockEstimate::new(session, stream_times(&self.samples, session.spec.direction()))
+    }
+}
+
+/// First and last time of the stream on the client's clock.
+pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
+    let time = |k: usize| match direction {
+        Direction::Up => WallTime(samples.sent[k]),
+        Direction::Down => WallTime(samples.packet(k).arrived()),
+    };
+    let last = samples.len().checked_sub(1)?;
+    Some((time(0).min(time(last)), time(0).max(time(last))))
+}

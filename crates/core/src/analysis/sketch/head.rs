@@ -1,0 +1,69 @@
+//! [`Head`]: the first rows of a stream, which are taken again where its analysis is merged behind another.
+
+use super::super::Samples;
+use super::super::row::Row;
+use crate::metrics::classify::AcceptedPacket;
+use crate::metrics::seqset::SeqSet;
+use serde::{Deserialize, Serialize};
+
+/// Rows kept as they came.
+pub const HEAD: usize = 4096;
+
+/// The first rows with valid numbers, in arrival order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Head {
+    rows: Samples,
+    /// Places of those that are no clean copies, whose times mean nothing.
+    damaged: Vec<u32>,
+    /// Places of those that have no delay.
+    #[serde(default)]
+    delayless: Vec<u32>,
+}
+
+impl Head {
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn push(&mut self, seq: u32, row: Row) {
+        let place = self.rows.len() as u32;
+        let packet = match row {
+            Row::Clean(packet) => Some(packet),
+            Row::Delayless => {
+                self.delayless.push(place);
+                None
+            }
+            Row::Damaged => {
+                self.damaged.push(place);
+                None
+            }
+        };
+        self.rows.push(packet.unwrap_or(AcceptedPacket { seq, sent: 0, delay: 0 }));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
+        let among = |places: &[u32], place: u32| places.binary_search(&place).is_ok();
+        let row = move |place, packet| match () {
+            () if among(&self.damaged, place) => Row::Damaged,
+            () if among(&self.delayless, place) => Row::Delayless,
+            () => Row::Clean(packet),
+        };
+        (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, row(k, packet)))
+    }
+
+    /// Whether these can be the first rows of a test of `packets` packets.
+    pub fn is_possible(&self, packets: u32) -> bool {
+        let Samples { seq, sent, delay, .. } = &self.rows;
+        let columns = seq.len() <= HEAD && seq.len() == sent.len() && seq.len() == delay.len();
+        let of_clock = |(sent, delay): (&i64, &i64)| sent.checked_add(*delay).is_some();
+        columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
+    }
+
+    /// Whether all numbers accepted are below `forgotten`, above the `lowest` of later rows, or these rows'.
+    pub fn has_numbers_below(&self, lowest: Option<u32>, accepted: &SeqSet) -> bool {
+        let mut known = self.rows.seq.clone();
+        known.sort_unstable();
+        let mut early = accepted.iter().take_while(|seq| lowest.is_none_or(|lowest| *seq < lowest));
+        early.all(|seq| known.binary_search(&seq).is_ok())
+    }
+}

@@ -1,0 +1,48 @@
+//! [`Losses`]: losses of a stream, counted once what was received of its packets can no longer change.
+
+use crate::metrics::loss::{Loss, LossScan};
+use crate::metrics::seqset::{SeqRun, SeqSet, absent, without};
+use serde::{Deserialize, Serialize};
+
+/// Runs of loss from runs of reception.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Losses {
+    next: u64,
+    scan: LossScan,
+}
+
+impl Losses {
+    /// Whether these can be the losses among the numbers below `forgotten`.
+    pub fn is_possible(&self, forgotten: u64) -> bool {
+        self.next <= forgotten && self.scan.is_possible(self.next)
+    }
+
+    pub fn received(&mut self, run: SeqRun) {
+        if run.start > self.next {
+            self.scan.push(SeqRun { start: self.next, len: run.start - self.next });
+        }
+        self.next = run.start + run.len;
+    }
+
+    /// Length of the longest run of losses below `met`, where `accepted` has what is not counted here yet.
+    pub fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
+        let counted = |run: SeqRun| (run.start + run.len).saturating_sub(run.start.max(self.next));
+        let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);
+        later.max(self.scan.longest())
+    }
+
+    /// The figures of the packets below `end` that are not `unrecorded`, of which there are `unknown`.
+    pub fn finish(
+        mut self,
+        end: u64,
+        unknown: u64,
+        unrecorded: impl Iterator<Item = SeqRun> + Clone,
+        period: Option<f64>,
+    ) -> Loss {
+        // When these runs were counted, it was not known that they are no losses.
+        unrecorded.clone().for_each(|run| self.scan.remove(run));
+        let last = (end > self.next).then(|| SeqRun { start: self.next, len: end - self.next });
+        without(last.into_iter(), unrecorded).for_each(|run| self.scan.push(run));
+        self.scan.finish(end, unknown, period)
+    }
+}

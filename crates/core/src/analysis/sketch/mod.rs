@@ -1,0 +1,331 @@
+//! [`Sketch`]: what is kept of a stream of any length in constant memory (metrics §23): every figure in one pass,
+//! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
+
+mod copies;
+mod head;
+mod losses;
+
+use super::check::{Impossible, require};
+use super::gathered::Gathered;
+use super::plain::Plain;
+use super::row::{Counts, Row};
+use super::stretches::Stretches;
+use super::tally::Tally;
+use super::{NotMergeable, Samples};
+use crate::distribution::{LogHistogram, Precision};
+use crate::evidence::SharedJudge;
+use crate::metrics::METRICS;
+use crate::metrics::classify::{AcceptedPacket, Classifier};
+use crate::metrics::known::StreamFacts;
+use crate::metrics::metric::{AcceptedPackets, States};
+use crate::metrics::moments::{CoMoments, Moments};
+use crate::metrics::one_pass::join_counts;
+use crate::metrics::periods::PacketExtent;
+use crate::metrics::seqset::SeqSet;
+use crate::metrics::stream;
+use crate::record::PacketRecord;
+use crate::session::Session;
+use copies::CopyRuns;
+use head::{HEAD, Head};
+use losses::Losses;
+use serde::{Deserialize, Serialize};
+
+/// Pages of 512 sequence numbers kept: two million packets.
+const PAGES: usize = 4096;
+/// Accepted packets whose figures are computed together, at least, where so many come at once.
+const TOGETHER: usize = 256;
+
+/// Constant memory in all cases: about 7 MB at most.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sketch {
+    /// Only in what is stored: the rows by what they count as. While packets arrive, the [`Engine`](super::engine::Engine) has it.
+    #[serde(default)]
+    pub classifier: Option<Classifier>,
+    /// How many of the packets that came have no delay.
+    #[serde(default)]
+    pub delayless: u64,
+    /// Only in what is stored, too: what the rows show.
+    #[serde(default)]
+    pub tally: Option<Tally>,
+    head: Head,
+    /// The smallest valid sequence number of the rows after the head.
+    lowest: Option<u32>,
+    /// Numbers below this are forgotten: whether they were accepted is no longer known.
+    forgotten: u64,
+    losses: Losses,
+    pub copies: CopyRuns,
+    pub moments: Moments,
+    sums: CoMoments,
+    pub extent: PacketExtent,
+    delays: LogHistogram,
+    /// How often values went from buckets into others, as those of a part merged behind another do.
+    moved: u32,
+    /// The metrics of the list.
+    #[serde(default)]
+    pub metrics: States,
+    /// Accepted packets that are in no sum yet; none in what is stored.
+    #[serde(skip)]
+    pending: Samples,
+    /// What there is of a verdict; none of parts that were analysed apart.
+    #[serde(default)]
+    pub stretches: Option<Box<Stretches>>,
+}
+
+impl Sketch {
+    /// Of the stream of `test` before its first packet.
+    pub fn new(test: &Session, judge: Option<SharedJudge>) -> Sketch {
+        Sketch::begun(test, judge.map(|judge| Box::new(Stretches::new(test, judge))))
+    }
+
+    /// The same stream before its first packet.
+    pub fn emptied(&self, test: &Session) -> Sketch {
+        Sketch::begun(test, self.stretches.as_ref().map(|stretches| Box::new(stretches.emptied())))
+    }
+
+    fn begun(test: &Session, stretches: Option<Box<Stretches>>) -> Sketch {
+        Sketch {
+            classifier: None,
+            delayless: 0,
+            tally: None,
+            head: Head::default(),
+            lowest: None,
+            forgotten: 0,
+            losses: Losses::default(),
+            copies: CopyRuns::default(),
+            moments: Moments::default(),
+            sums: CoMoments::default(),
+            extent: PacketExtent::default(),
+            delays: LogHistogram::new(Precision::STREAM),
+            moved: 0,
+            metrics: States::new(METRICS, test),
+            pending: Samples::default(),
+            stretches,
+        }
+    }
+
+    /// Takes over what was stored of the stream for which this one was begun, after a check that an analysis can have come
+    /// to it with the rows counted in `read_of`.
+    pub fn restore(&mut self, read: Sketch, read_of: &Classifier, packets: u32) -> Result<(), Impossible> {
+        let (rows, accepted) = (read_of.received, &read_of.accepted);
+        let n = read.moments.n();
+        let came = n.saturating_add(read.delayless);
+        let end = accepted.max().map_or(0, |seq| u64::from(seq) + 1);
+        let begin = accepted.runs().next().map_or(0, |run| run.start);
+        let numbers =
+            end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
+        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
+        let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
+        require(head, "first rows of another test")?;
+        let counted = came.checked_add(read.copies.total).and_then(|c| c.checked_add(read_of.invalid));
+        require(counted == Some(rows), "counts that do not add up")?;
+        let kept = read.moments.is_possible(n)
+            && read.sums.is_possible(n)
+            && read.extent.is_possible(n, packets)
+            && read.delays.is_possible(n)
+            && read.delays.is_as_precise_as(&self.delays);
+        require(kept, "sums that do not add up")?;
+        let all = self.metrics.restore(&read.metrics, n);
+        require(all, "metrics of another version, or that do not add up: analyse the logs again")?;
+        let copies = read.copies.is_possible(accepted, read.forgotten);
+        require(copies && read.losses.is_possible(read.forgotten), "losses or copies that do not add up")?;
+        let stretches = match (self.stretches.take(), read.stretches) {
+            (Some(mut begun), Some(read)) => {
+                begun.restore(*read, rows)?;
+                Some(begun)
+            }
+            _ => None,
+        };
+        *self = Sketch { stretches, metrics: std::mem::take(&mut self.metrics), ..read };
+        Ok(())
+    }
+
+    /// See [`super::Analyzer::set_stretch_length`].
+    pub fn set_stretch_length(&mut self, packets: u32) {
+        if let Some(stretches) = &mut self.stretches {
+            stretches.set_length(packets);
+        }
+    }
+
+    /// How much too high percentiles may be, in parts of 1024.
+    pub fn error(&self) -> u32 {
+        self.moved.saturating_add(1)
+    }
+
+    /// Numbers below the first are forgotten, and are so as soon as there are more pages of numbers than the second.
+    pub fn remembers(&self) -> (u64, usize) {
+        (self.forgotten, PAGES)
+    }
+
+    /// Rows that may be taken together.
+    pub fn at_once(&self) -> usize {
+        if self.head.rows() < HEAD { 0 } else { usize::MAX }
+    }
+
+    /// Length of the longest run of losses below `met`, of the packets that `came`.
+    pub fn longest(&self, came: &SeqSet, met: u64) -> u64 {
+        self.losses.longest(came, met)
+    }
+
+    /// The first rows, as they came.
+    pub(super) fn first_rows(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
+        self.head.iter()
+    }
+
+    /// Adds the next row of packet `seq`; without its `record` it is no part of a verdict.
+    pub(super) fn push(&mut self, to: &mut Classifier, seq: u32, row: Row, record: Option<&PacketRecord>) {
+        if self.head.rows() < HEAD {
+            self.head.push(seq, row);
+        } else {
+            self.follow_head(seq);
+        }
+        if u64::from(seq) < self.forgotten {
+            // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
+            return to.refuse();
+        }
+        let counts = row.count(seq, to);
+        match counts {
+            Counts::First => {
+                self.delayless += u64::from(row.packet().is_none());
+                self.forget(to);
+            }
+            Counts::Copy => self.copies.push(seq),
+            Counts::Nothing => {}
+        }
+        if let Some((stretches, record)) = self.stretches.as_mut().zip(record) {
+            match counts {
+                Counts::First => stretches.push(seq, row.packet(), record),
+                Counts::Copy => stretches.push_copy(seq, record),
+                Counts::Nothing => stretches.push_damaged(seq, record),
+            }
+        }
+        if let Some(packet) = row.packet().filter(|_| counts == Counts::First) {
+            self.accept(packet);
+        }
+    }
+
+    /// Adds packets of which none came before, and their rows.
+    pub(super) fn push_all(&mut self, to: &mut Classifier, packets: &Plain, rows: &[PacketRecord]) {
+        let Some([lowest, _]) = packets.ends() else { return };
+        self.follow_head(lowest);
+        self.forget(to);
+        if let Some(stretches) = &mut self.stretches {
+            stretches.push_all(packets, rows);
+        }
+        packets.append_to(&mut self.pending);
+        self.settle_many();
+    }
+
+    /// Adds an accepted packet to all figures, sooner or later.
+    #[inline]
+    fn accept(&mut self, packet: AcceptedPacket) {
+        self.pending.push(packet);
+        self.settle_many();
+    }
+
+    #[inline]
+    fn settle_many(&mut self) {
+        if self.pending.len() >= TOGETHER {
+            self.settle();
+        }
+    }
+
+    /// Adds the packets that are in no sum yet.
+    fn settle(&mut self) {
+        let packets = std::mem::take(&mut self.pending);
+        self.moments.add_all(&packets.delay);
+        self.sums.add_all(&packets.sent, &packets.delay);
+        let (pushed, mut at) = (AcceptedPackets::of(&packets, 0..packets.len()), 0);
+        for run in pushed.runs() {
+            let first = at;
+            at += run.len();
+            self.extent.push_run(run.len(), &packets.packet(first), &packets.packet(at - 1));
+        }
+        self.delays.add_all(&packets.delay);
+        self.metrics.push(&pushed);
+        self.pending = packets;
+        self.pending.clear();
+    }
+
+    /// The same as it is stored, with all packets in the sums.
+    pub fn stored(&self, classifier: Classifier, tally: Tally) -> Sketch {
+        let mut stored = Sketch { classifier: Some(classifier), tally: Some(tally), ..self.clone() };
+        stored.settle();
+        stored
+    }
+
+    /// Notes a number of the rows after the head.
+    fn follow_head(&mut self, seq: u32) {
+        if self.lowest.is_none() {
+            self.settle();
+            self.metrics.mark();
+        }
+        self.lowest = Some(self.lowest.map_or(seq, |lowest| lowest.min(seq)));
+    }
+
+    /// Keeps to the pages of sequence numbers there is room for.
+    fn forget(&mut self, of: &mut Classifier) {
+        while of.accepted.pages() > PAGES {
+            let Some((runs, after)) = of.accepted.retire() else { break };
+            runs.into_iter().for_each(|run| self.losses.received(run));
+            self.copies.settle(after);
+            self.forgotten = after;
+        }
+    }
+
+    /// Whether it can be merged behind an analysis whose highest number is `highest`.
+    pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
+        if self.forgotten > 0 {
+            return Err(NotMergeable::Forgotten);
+        }
+        let late = highest.zip(self.lowest).is_some_and(|(high, low)| low <= high.saturating_add(1));
+        if late { Err(NotMergeable::Interleaved) } else { Ok(()) }
+    }
+
+    /// Adds all packets of a stream to what there is of a verdict.
+    pub(super) fn append_stretches(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) {
+        self.stretches =
+            self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
+    }
+
+    /// Adds what `next` has had since it was `lead`; this one has had those rows too. The packets that came are in `all`.
+    pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
+        let stretches = self.stretches.take().zip(next.stretches.take());
+        self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
+        [&mut *self, &mut next, &mut lead].into_iter().for_each(Sketch::settle);
+        self.delayless += next.delayless.saturating_sub(lead.delayless);
+        if next.lowest.is_none() {
+            return;
+        }
+        self.lowest = self.lowest.min(next.lowest).or(next.lowest);
+        self.copies.total += next.copies.total.saturating_sub(lead.copies.total);
+        join_counts(&mut self.copies.recent, &next.copies.recent, &lead.copies.recent);
+        self.moments.join(next.moments, &lead.moments);
+        self.sums.join(next.sums, &lead.sums);
+        self.extent.join(next.extent, &lead.extent);
+        self.delays.merge(&next.delays.less(&lead.delays));
+        self.metrics.join(next.metrics, &lead.metrics);
+        self.moved = self.moved.max(next.moved.saturating_add(1));
+        self.forget(all);
+    }
+
+    /// Counts what is still pending, at the end of the stream whose packets are those of `came`.
+    pub fn end(&mut self, came: &SeqSet) {
+        self.settle();
+        came.runs().for_each(|run| self.losses.received(run));
+        self.copies.settle(u64::MAX);
+    }
+
+    /// What metrics read of it after its end.
+    pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
+        let (session, counted) = (known.session, known.counted);
+        let unrecorded = session.unrecorded_in(0, counted.end);
+        let unknown = counted.end.saturating_sub(counted.sent);
+        stream::Sketch {
+            moments: &self.moments,
+            sums: &self.sums,
+            delays: &self.delays,
+            loss: self.losses.clone().finish(counted.end, unknown, unrecorded, known.periods.mean()),
+            duplicates: self.copies.figures(counted.accepted),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! [`PolicyWithKeys`]: the policy of a server with the keys of its services, from a file of rules and from what a caller adds.
+
+use crate::arguments::NamedFile;
+use crate::error::Error;
+use crate::ping::protocols::{irtt, stamp};
+use crate::serve::{Policy, answered};
+use jitlat_core::prefix::Prefix;
+use jitlat_net::key_file::{self, KeyFileError};
+use jitlat_proto::jitlat::{BadKey, PresharedKey, PresharedKeys, ServerLimits};
+use jitlat_proto::policy::file::{self, FileError, PolicyFile};
+use jitlat_proto::policy::{COLLECT, DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a policy cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The file of rules cannot be read.
+    #[error("reading the policy {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The file of rules has a mistake.
+    #[error("the policy {}", .path.display())]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        source: FileError,
+    },
+    /// A rule is of a service that there is not, or of none.
+    #[error(transparent)]
+    Unknown(#[from] FileError),
+    /// A key file cannot be read, or others can read it.
+    #[error(transparent)]
+    KeyFile(#[from] KeyFileError),
+    /// A key file has no key.
+    #[error("the key file {name}")]
+    Key {
+        /// The file.
+        name: String,
+        /// The reason.
+        source: BadKey,
+    },
+    /// A key is not one of its protocol.
+    #[error(transparent)]
+    Protocol(#[from] Error),
+    /// A rule is not possible for its service. The text says which.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Reads the key in a key file.
+///
+/// # Errors
+/// [`AccessError`] if the file cannot be read, or others can read it, or has no key.
+pub fn key(path: &Path) -> Result<PresharedKey, AccessError> {
+    let file = read_key_file(path)?;
+    PresharedKey::from_file_contents(&file.contents)
+        .map_err(|source| AccessError::Key { name: file.name, source })
+}
+
+/// Reads a file with a key or with users, which nobody else may be able to read.
+///
+/// # Errors
+/// [`AccessError::KeyFile`].
+pub fn read_key_file(path: &Path) -> Result<NamedFile, AccessError> {
+    Ok(NamedFile { name: path.display().to_string(), contents: key_file::read(path)? })
+}
+
+/// Who may use which service, as a caller asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct AccessRules {
+    /// File with the key that clients must prove to know; `None`: that of the policy, if it has one.
+    pub key_file: Option<PathBuf>,
+    /// Names of services that are served without a key although another has one.
+    pub open: Vec<String>,
+    /// Hosts and networks that alone are served, in addition to those of the policy.
+    pub allow: Vec<Prefix>,
+    /// Hosts and networks that are not served, even if allowed.
+    pub deny: Vec<Prefix>,
+    /// File with rules for all services; `None`: the usual ones.
+    pub policy: Option<PathBuf>,
+}
+
+/// A policy with the keys of its services.
+#[derive(Debug)]
+pub struct PolicyWithKeys {
+    /// Who may use which service, and how much of it.
+    pub policy: Policy,
+    /// Of one-way tests.
+    pub keys: PresharedKeys,
+    /// Of digests.
+    pub digest_keys: PresharedKeys,
+    /// Of other services, by the name of the argument.
+    pub key_files: BTreeMap<String, NamedFile>,
+    /// The names of all key files, to show.
+    pub files: PolicyFile,
+}
+
+impl AccessRules {
+    /// The policy: the usual one, with the rules of the file, then with those of `options`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a file cannot be read, or a rule or a key is not possible.
+    pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<PolicyWithKeys, AccessError> {
+        let mut file = match &self.policy {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| AccessError::Read { path: path.clone(), source })?;
+                let file = PolicyFile::parse(&text)
+                    .map_err(|source| AccessError::Rules { path: path.clone(), source })?;
+                // Key files are looked for beside the policy.
+                let folder = path.parent().unwrap_or(Path::new(""));
+                file.beside(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
+            }
+            None => PolicyFile::default(),
+        };
+        let mut policy = usual();
+        file.apply(&mut policy, &services())?;
+        options(&mut policy);
+        policy.networks.allow.extend_from_slice(&self.allow);
+        policy.networks.deny.extend_from_slice(&self.deny);
+        for name in &self.open {
+            policy.service(service(name)?).open = true;
+        }
+        if let Some(path) = &self.key_file {
+            file.key_file = Some(std::path::absolute(path).unwrap_or(path.clone()));
+        }
+        let common = self.key_file.as_ref().or(file.key_file.as_ref());
+        let common = common.map(|path| key(path)).transpose()?;
+        let (mut keys, mut digest_keys) = (PresharedKeys::from(common.clone()), PresharedKeys::default());
+        let mut key_files = BTreeMap::new();
+        // That of digests takes the place of the common one.
+        let mut digest_key = common;
+        for (name, rules) in &file.services {
+            let name = service(name)?;
+            match name {
+                ONE_WAY => add_peers(&mut keys, &rules.keys)?,
+                DIGESTS => add_peers(&mut digest_keys, &rules.keys)?,
+                _ if rules.keys.is_empty() => {}
+                STAMP => {
+                    key_files.insert(stamp::KEYS_FILE.to_owned(), keys_by_network(&rules.keys)?);
+                }
+                IRTT => {
+                    key_files.insert(irtt::KEYS_FILE.to_owned(), irtt_keys(&rules.keys)?);
+                }
+                _ => {
+                    return Err(AccessError::Refused(format!(
+                        "services.{name}.keys: {ONE_WAY}, {IRTT} and {DIGESTS} have keys by peer, and {STAMP} by network; \
+                         the users of twamp and owamp are in their key files"
+                    )));
+                }
+            }
+            match (&rules.key_file, name) {
+                (None, _) => {}
+                (Some(path), ONE_WAY) => keys.add(PresharedKeys::ANY, key(path)?),
+                (Some(path), DIGESTS) => digest_key = Some(key(path)?),
+                (Some(_), COLLECT) => {
+                    return Err(AccessError::Refused(format!(
+                        "services.{name}.key-file: who pushes proves the key of its [[host]] in the monitor's file"
+                    )));
+                }
+                (Some(path), _) => {
+                    key_files.insert(format!("{name}-key-file"), read_key_file(path)?);
+                }
+            }
+        }
+        if let Some(key) = digest_key {
+            digest_keys.add(PresharedKeys::ANY, key);
+        }
+        Ok(PolicyWithKeys { policy, keys, digest_keys, key_files, files: file })
+    }
+}
+
+/// Parses an address or a network.
+///
+/// # Errors
+/// A text with what to write.
+pub fn network(text: &str) -> Result<Prefix, String> {
+    text.parse()
+        .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
+}
+
+/// Adds the key of each peer, out of a file for each.
+fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Result<(), AccessError> {
+    for (peer, path) in files {
+        keys.add(peer, key(path)?);
+    }
+    Ok(())
+}
+
+/// One file of the keys of IRTT's peers, out of a file for each.
+fn irtt_keys(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
+    let mut contents = Vec::new();
+    for (peer, path) in files {
+        let file = read_key_file(path)?;
+        irtt::key(&file)?;
+        let key = file.contents.trim_ascii();
+        if peer.is_empty() || peer.starts_with('#') || peer.contains(char::is_whitespace) {
+            let why = format!("services.{IRTT}.keys: '{peer}' is not a name: write one without white space");
+            return Err(AccessError::Refused(why));
+        }
+        if key.contains(&b'\n') {
+            let why = format!("services.{IRTT}.keys: the key file {} has more than one line", file.name);
+            return Err(AccessError::Refused(why));
+        }
+        contents.extend([peer.as_bytes(), b" ", key, b"\n"].concat());
+    }
+    Ok(NamedFile { name: format!("services.{IRTT}.keys"), contents })
+}
+
+/// One file of the keys of STAMP's networks, out of a file for each.
+fn keys_by_network(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
+    let mut contents = Vec::new();
+    for (name, path) in files {
+        network(name).map_err(|why| {
+            AccessError::Refused(format!("services.{STAMP}.keys: '{name}' is not a network: {why}"))
+        })?;
+        let key = read_key_file(path)?;
+        stamp::key(&key)?;
+        contents.extend([name.as_bytes(), b" ", key.contents.trim_ascii(), b"\n"].concat());
+    }
+    Ok(NamedFile { name: format!("services.{STAMP}.keys"), contents })
+}
+
+/// The policy without a file and without options.
+pub fn usual() -> Policy {
+    let mut policy = Policy::default();
+    ServerLimits::default().apply_to(&mut policy);
+    policy
+}
+
+/// Every service, with protocols that have no rules of their own yet.
+pub fn services() -> Vec<Service> {
+    let answered = answered().map(|p| p.name);
+    SERVICES.iter().copied().chain(answered.filter(|name| !SERVICES.contains(name))).collect()
+}
+
+/// The service that is called `name`.
+///
+/// # Errors
+/// [`AccessError::Unknown`] with the names that there are.
+pub fn service(name: &str) -> Result<Service, AccessError> {
+    Ok(file::service(name, &services())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a key file of this name in `folder`.
+    fn key_file(folder: &Path, name: &str, contents: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.join(name);
+        std::fs::write(&path, format!("{contents}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
+    #[test]
+    fn networks_have_keys_of_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = |network: &str, digits: &str| {
+            let file =
+                keys_by_network(&[(network.to_owned(), key_file(folder.path(), digits, digits))].into())?;
+            Ok::<_, AccessError>(stamp::keys(&file)?)
+        };
+        let read = keys("192.0.2.0/24", "0001fe").unwrap();
+        assert_eq!((read.len(), read[0].0), (1, "192.0.2.0/24".parse().unwrap()));
+        assert!(keys("probe-1", "0001fe").is_err() && keys("192.0.2.0/24", "secret").is_err());
+    }
+
+    #[test]
+    fn peers_have_keys_of_irtt() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = |peer: &str, key: &str| {
+            let file = irtt_keys(&[(peer.to_owned(), key_file(folder.path(), "key", key))].into())?;
+            Ok::<_, AccessError>(irtt::keys_by_peer(&file)?)
+        };
+        let read = keys("probe-1", "two words").unwrap();
+        assert_eq!(read, [("probe-1".to_owned(), jitlat_proto::irtt::IrttKey::new("two words").unwrap())]);
+        assert!(keys("probe 1", "0x01").is_err() && keys("probe-1", "0x0").is_err());
+        assert!(keys("probe-1", "two\nlines").is_err());
+    }
+
+    #[test]
+    fn peers_have_keys_of_one_way_tests_and_digests() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, key) in
+            [("all", "a key of all peers"), ("own", "a key of digests alone"), ("p", "a key of one peer")]
+        {
+            key_file(folder.path(), name, key);
+        }
+        let path = folder.path().join("policy");
+        let access = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let args = AccessRules { policy: Some(path.clone()), ..AccessRules::default() };
+            args.access(|_| ())
+        };
+        let names = |text: &str| {
+            let access = access(text).unwrap();
+            [access.keys, access.digest_keys].map(|keys| keys.names().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(names("key-file = \"all\""), ["any", "any"]);
+        assert_eq!(names("[services.digests.keys]\nprobe-1 = \"p\""), ["", "probe-1"]);
+        assert_eq!(
+            names("key-file = \"all\"\n[services.digests.keys]\nprobe-1 = \"p\""),
+            ["any", "probe-1 any"]
+        );
+        assert_eq!(names("[services.jitlat.keys]\nprobe-1 = \"p\""), ["probe-1", ""]);
+        let with_own = access("key-file = \"all\"\n[services.digests]\nkey-file = \"own\"").unwrap();
+        assert_eq!(with_own.digest_keys.names().count(), 1, "its own takes the place of that of all");
+        assert_ne!(with_own.keys, with_own.digest_keys);
+        assert!(
+            access("[services.lamp.keys]\nprobe-1 = \"p\"")
+                .unwrap_err()
+                .to_string()
+                .contains("services.lamp.keys")
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! `jitlat compare A B…`: saved tests side by side, with a verdict that is not based on p-values.
+
+use crate::exit::ExitStatus;
+use crate::options::outputs::Outputs;
+use crate::options::report::LengthArgs;
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use jitlat_core::sweep::ConfidenceLevel;
+use jitlat_output::along::CurveReport;
+use jitlat_output::comparison::GridReport;
+use jitlat_output::runs;
+use jitlat_output::terminal;
+use jitlat_output::{ReportParts, screen};
+use jitlat_report::text::screen::Screen;
+use jitlat_report::text::{TextOptions, comparison};
+use jitlat_verdict::compare::{
+    Basis, ComparisonGrid, ComparisonOutcome, ComparisonSettings, FailCondition, LabelledRun, RunKey,
+    Statistic,
+};
+use tracing::error;
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Within each row every column is compared with the first. \"Different\" takes three things at once: a \
+                  95 % interval (block bootstrap) that excludes no change, an effect that is not negligible (Cliff's \
+                  delta), and a change larger than what the measurements may be wrong by.\n\
+                  Exit status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
+)]
+pub struct CompareArgs {
+    /// Logs, or summaries written with --json; LABEL=FILE names one
+    ///
+    /// Of any instrument. - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+    /// Columns of the table (default: each file a column)
+    ///
+    /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs that agree are taken together.
+    #[arg(long, value_name = "KEY")]
+    pub group_by: Option<RunKey>,
+    /// Rows of the table, by the same keys: columns are compared within each row
+    #[arg(long, value_name = "KEY")]
+    pub rows: Option<RunKey>,
+    /// Column that the others are compared with (default: the first)
+    #[arg(long, value_name = "COLUMN")]
+    pub baseline: Option<String>,
+    /// Instead of comparing: means and intervals against a number (tag:distance)
+    ///
+    /// Of the runs that agree in that number: one curve, or one for each --group-by.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
+    pub along: Option<RunKey>,
+    /// With --along: confidence of the intervals, in percent: 90, 95 or 99
+    #[arg(long, value_name = "P", default_value = "95", requires = "along")]
+    pub confidence: ConfidenceLevel,
+    /// Quantity to compare: pdv (jitter), ipdv, or delay
+    ///
+    /// ipdv is the absolute variation between consecutive packets; delay is one-way delay, corrected, or round trips.
+    /// Only delay needs clocks.
+    #[arg(long, value_name = "WHAT", default_value = "pdv")]
+    pub basis: By,
+    /// Statistic of the verdict: median, or p99
+    #[arg(long, value_name = "STATISTIC", default_value = "median")]
+    pub statistic: StatisticArg,
+    /// Seed of the bootstrap
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Exit with status 1 on worse, different, loss>1%, jitter-p99>+20% …
+    ///
+    /// A verdict; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8); or its change from the first column
+    /// (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<FailCondition>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
+    #[command(flatten)]
+    pub length: LengthArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Pdv,
+    Ipdv,
+    Delay,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatisticArg {
+    Median,
+    P99,
+}
+
+/// Reads the runs, compares them and prints the result.
+pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
+    args.outputs.check(0, &[])?;
+    let runs = runs::read(&args.files)?;
+    if let Some(along) = &args.along {
+        return show_along(args, &runs, along);
+    }
+    let columns = args.group_by.clone().unwrap_or(RunKey::Label);
+    let rows = args.rows.clone().or_else(|| runs::rows_of_themselves(&runs, &columns));
+    let question = ComparisonSettings {
+        basis: match args.basis {
+            By::Pdv => Basis::Pdv,
+            By::Ipdv => Basis::Ipdv,
+            By::Delay => Basis::Delay,
+        },
+        statistic: match args.statistic {
+            StatisticArg::Median => Statistic::Median,
+            StatisticArg::P99 => Statistic::P99,
+        },
+        varied: None,
+        seed: args.seed,
+    };
+    if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
+        let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();
+        names.dedup();
+        bail!("there is no column {baseline}: choose one of {}", names.join(", "));
+    }
+    let grid = ComparisonGrid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
+    if grid.comparisons().next().is_none() {
+        nothing_to_compare(&runs, &columns, rows.as_ref())?;
+    }
+    let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
+    let whole = args.outputs.write(&GridReport(&grid), || {
+        let one_screen = || screen::finished(Screen::of_comparison(&grid), &args.outputs);
+        args.length.choose(&grid.answer, || comparison(&grid, &options), one_screen)
+    });
+    let status = status(&grid, &runs, args);
+    Ok(if whole { status } else { ExitStatus::NotMeasured })
+}
+
+/// Shows the runs against the number in `along`.
+fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
+    if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
+        bail!("{} shows comparisons: with --along use --plots, --csv or --json", output.spelling());
+    }
+    // The directions of a test are different paths.
+    let itself = runs::rows_of_themselves(runs, &RunKey::Label);
+    let group = args.group_by.as_ref().or(itself.as_ref());
+    let report = CurveReport::new(runs, along, group, args.confidence)?;
+    let whole = args.outputs.write(&report, || {
+        let one_screen = || screen::finished(report.screen(), &args.outputs);
+        args.length.choose(report.answer(), || report.page(), one_screen)
+    });
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Reports why no two columns can be compared.
+fn nothing_to_compare(runs: &[LabelledRun], columns: &RunKey, rows: Option<&RunKey>) -> Result<()> {
+    if let [only] = runs {
+        bail!("there is one run only ({}): give at least two to compare", only.source);
+    }
+    let first = runs.first().map(|run| columns.of(run)).unwrap_or_default();
+    if runs.iter().all(|run| columns.of(run) == first) {
+        bail!("all {} runs are in one group, {columns} {first}: nothing to compare it with", runs.len());
+    }
+    let rows = rows.map_or_else(String::new, |key| format!(" by {key}"));
+    bail!("no row{rows} has runs in two columns: nothing to compare");
+}
+
+fn status(grid: &ComparisonGrid, runs: &[LabelledRun], args: &CompareArgs) -> ExitStatus {
+    let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
+    for violation in &violations {
+        error!("failed: {violation}");
+    }
+    let refused = grid.comparisons().filter(|(_, c)| c.outcome == ComparisonOutcome::Refused).count();
+    if refused == grid.comparisons().count() {
+        error!("nothing could be compared: the runs are different quantities");
+        return ExitStatus::NotMeasured;
+    }
+    if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }
+}

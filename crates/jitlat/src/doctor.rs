@@ -1,0 +1,50 @@
+//! `jitlat doctor`: can this host be trusted? What it adds to every figure, why, and what to change.
+
+use crate::exit::ExitStatus;
+use crate::interrupt;
+use crate::options::outputs::Outputs;
+use anyhow::Result;
+use clap::Args;
+use jitlat_core::quantity;
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::{NoiseFloor, Span};
+use jitlat_instruments::doctor::{Checkup, CheckupTraffic, judge};
+use jitlat_output::ReportParts;
+use jitlat_output::checkup::CheckupReport;
+use jitlat_output::terminal;
+use jitlat_report::text;
+use tracing::warn;
+
+/// Check this host: clocks, wake-ups, stamps, buffers, scheduling; and what to change
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// Period of the tests that are planned (20ms; a bare number is ns)
+    #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms")]
+    pub period: Span,
+    /// Payload bytes of their packets
+    #[arg(short = 'l', value_name = "BYTES", default_value_t = 80, value_parser = clap::value_parser!(u16).range(12..=i64::from(MAX_PAYLOAD)))]
+    pub payload: u16,
+    /// Time for the whole examination; longer ones find rarer stalls
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
+    pub duration: Span,
+    #[command(flatten)]
+    pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
+}
+
+/// Examines this host and prints the findings.
+pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
+    args.outputs.check(0, &[])?;
+    let stop = interrupt::stop()?;
+    let question = CheckupTraffic { period: args.period, payload: args.payload, duration: args.duration };
+    let checkup = Checkup::make(&question, &stop);
+    let findings = judge(&checkup);
+    let report = CheckupReport { checkup: &checkup, findings: &findings };
+    let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };
+    let whole = args.outputs.write(&report, || report.page(&options));
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// The noise floor of a test; without it the test goes on, with a warning.
+pub fn floor_or_warning(floor: Result<NoiseFloor, String>) -> Option<NoiseFloor> {
+    floor.inspect_err(|why| warn!("this host's noise floor could not be measured: {why}")).ok()
+}

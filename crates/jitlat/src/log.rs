@@ -1,0 +1,350 @@
+//! The log on standard error: one line per event, filtered by level.
+//!
+//! In commands that run for long (`jitlat serve`, live capture) and with `--log-level`, each line has a date, and the
+//! rate of repeated lines is limited. Other commands print the message after the program's name.
+//!
+//! Nothing here fails or blocks: a line that standard error does not accept (closed, full, its reader stuck) is
+//! dropped, and the next line is preceded by the number of dropped ones.
+
+use clap::ValueEnum;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, message, and what it is about as `name=value`.
+    #[default]
+    Text,
+    /// One JSON object a line: `time`, `level`, `message`, and what it is about by name.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
+pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
+    let lines = match format {
+        LogFormat::Json => LineFormat::Json(Mutex::default()),
+        LogFormat::Text if runs_long || level.is_some() => LineFormat::Dated(Mutex::default()),
+        LogFormat::Text => LineFormat::Plain,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(LogLevel::Info))
+        .with_writer(StandardError)
+        // It would report failures with eprintln!, which panics if standard error is closed.
+        .log_internal_errors(false)
+        .event_format(lines)
+        .finish();
+    // Another subscriber can only be that of a test of this program.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Whether the event comes from this program, and not from a library.
+fn is_own(event: &Event<'_>) -> bool {
+    matches!(event.metadata().target().split("::").next(), Some("jitlat" | "jitlat_output"))
+}
+
+/// The format of lines.
+enum LineFormat {
+    /// `jitlat: message`.
+    Plain,
+    /// Time (UTC), level, message.
+    Dated(Mutex<Repetitions>),
+    /// Objects.
+    Json(Mutex<Repetitions>),
+}
+
+impl<S, N> FormatEvent<S, N> for LineFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        match self {
+            // Events of a server that this command runs itself.
+            LineFormat::Plain if event.metadata().target().starts_with("jitlat_net") => {
+                if *event.metadata().level() > tracing::Level::WARN {
+                    return Ok(());
+                }
+                line.write_str("jitlat: ")?;
+            }
+            // A server that a command runs itself (the demonstration, the loopback of `doctor`) has no log.
+            LineFormat::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
+                return Ok(());
+            }
+            LineFormat::Plain => line.write_str("jitlat: ")?,
+            LineFormat::Json(repetitions) => {
+                let object = Object::of(event);
+                let (admitted, left_out) = admit(repetitions, event, &object);
+                if left_out > 0 {
+                    let message = format!("{left_out} more lines of a kind were left out");
+                    Object::new(tracing::Level::INFO, &message).write(&mut line)?;
+                }
+                return if admitted { object.write(&mut line) } else { Ok(()) };
+            }
+            LineFormat::Dated(repetitions) => {
+                let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
+                if left_out > 0 {
+                    SystemTime.format_time(&mut line)?;
+                    writeln!(line, "  INFO {left_out} more lines of a kind were left out")?;
+                }
+                if !admitted {
+                    return Ok(());
+                }
+                SystemTime.format_time(&mut line)?;
+                write!(line, " {:>5} ", event.metadata().level())?;
+            }
+        }
+        context.field_format().format_fields(line.by_ref(), event)?;
+        writeln!(line)
+    }
+}
+
+/// Whether a line may be written now, and how many were left out before. A test that was accepted always has its line.
+fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -> (bool, u64) {
+    if object.0.get("decision").is_some_and(|decision| decision == "accepted") {
+        return (true, 0);
+    }
+    let mut repetitions = repetitions.lock().unwrap_or_else(PoisonError::into_inner);
+    repetitions.admit(event.metadata().callsite(), Instant::now())
+}
+
+/// The time, level, message and fields of an event, by name.
+struct Object(serde_json::Map<String, serde_json::Value>);
+
+impl Object {
+    fn new(level: tracing::Level, message: &str) -> Object {
+        let mut time = String::new();
+        // Writing to a string does not fail.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+        let level = level.as_str().to_ascii_lowercase();
+        let fields = [("time", time), ("level", level), ("message", message.to_owned())];
+        Object(fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect())
+    }
+
+    fn of(event: &Event<'_>) -> Object {
+        let mut object = Object::new(*event.metadata().level(), "");
+        event.record(&mut object);
+        object
+    }
+
+    /// Writes it in one line.
+    fn write(self, line: &mut Writer<'_>) -> fmt::Result {
+        writeln!(line, "{}", serde_json::Value::Object(self.0))
+    }
+}
+
+impl Visit for Object {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+/// Lines of one kind (from one place in the program) in a [`WINDOW`]; further ones are counted.
+const MAX_LINES_PER_WINDOW: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Limits the rate of each kind of line.
+#[derive(Default)]
+struct Repetitions {
+    kinds: HashMap<Identifier, RepeatWindow>,
+}
+
+struct RepeatWindow {
+    since: Instant,
+    admitted: u32,
+    left_out: u64,
+}
+
+impl Repetitions {
+    /// Whether a line of this kind may be written now, and how many were dropped in earlier windows.
+    fn admit(&mut self, kind: Identifier, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        self.kinds.retain(|_, kind| {
+            let over = now.duration_since(kind.since) >= WINDOW;
+            left_out += if over { kind.left_out } else { 0 };
+            !over
+        });
+        let kind = self.kinds.entry(kind).or_insert(RepeatWindow { since: now, admitted: 0, left_out: 0 });
+        let admitted = kind.admitted < MAX_LINES_PER_WINDOW;
+        if admitted {
+            kind.admitted += 1;
+        } else {
+            kind.left_out += 1;
+        }
+        (admitted, left_out)
+    }
+}
+
+/// Standard error; a write that would fail or block drops the line and counts it.
+struct StandardError;
+
+/// Lines that wait while standard error is a terminal that shows something else; `None`: they are written at once.
+static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+/// Bytes that wait at most; further lines are dropped.
+const MAX_HELD_BYTES: usize = 1 << 16;
+
+/// While it lives, lines for a terminal wait; then they are written.
+pub struct HeldLines(());
+
+/// Has lines for a terminal wait.
+pub fn hold() -> HeldLines {
+    if io::stderr().is_terminal() {
+        *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+    HeldLines(())
+}
+
+impl Drop for HeldLines {
+    fn drop(&mut self) {
+        let held = HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for line in held.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            let _ = StandardError.write(line);
+        }
+    }
+}
+
+/// Lines dropped since the last one that was written.
+static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that a pipe which is ready accepts without blocking (`PIPE_BUF`).
+const MAX_ATOMIC_WRITE: usize = 4096;
+
+impl MakeWriter<'_> for StandardError {
+    type Writer = StandardError;
+
+    fn make_writer(&self) -> StandardError {
+        StandardError
+    }
+}
+
+impl Write for StandardError {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if line.is_empty() {
+            return Ok(0);
+        }
+        if let Some(held) = &mut *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) {
+            match held.len() + line.len() <= MAX_HELD_BYTES {
+                true => held.extend_from_slice(line),
+                false => drop(DROPPED_LINES.fetch_add(1, Ordering::Relaxed)),
+            }
+            return Ok(line.len());
+        }
+        let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
+        let note = match dropped {
+            0 => String::new(),
+            n => format!("jitlat: {n} lines before this one could not be written\n"),
+        };
+        let cut = line.len().min(MAX_ATOMIC_WRITE - note.len());
+        let whole = [note.as_bytes(), &line[..cut]].concat();
+        if !is_ready() || io::stderr().write_all(&whole).is_err() {
+            DROPPED_LINES.fetch_add(dropped + 1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether standard error accepts a line without blocking.
+fn is_ready() -> bool {
+    let error = io::stderr();
+    let mut ready = [PollFd::new(error.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut ready, PollTimeout::ZERO).is_ok_and(|n| n > 0)
+        && ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::callsite::Callsite;
+
+    #[test]
+    fn repetitions_are_counted_instead() {
+        // Not without size: two of those can have one address, by which places are distinguished.
+        struct Place {
+            _number: u8,
+        }
+        static HERE: Place = Place { _number: 0 };
+        static THERE: Place = Place { _number: 1 };
+        static META: tracing::Metadata<'static> = tracing::metadata! {
+            name: "x", target: "x", level: tracing::Level::INFO, fields: &[],
+            callsite: &HERE, kind: tracing::metadata::Kind::EVENT
+        };
+        impl Callsite for Place {
+            fn set_interest(&self, _: tracing::subscriber::Interest) {}
+            fn metadata(&self) -> &tracing::Metadata<'_> {
+                &META
+            }
+        }
+        let (here, there) = (|| Identifier(&HERE), || Identifier(&THERE));
+        let start = Instant::now();
+        let mut repetitions = Repetitions::default();
+        let admitted = (0..50).filter(|_| repetitions.admit(here(), start).0).count();
+        assert_eq!(admitted, MAX_LINES_PER_WINDOW as usize);
+        assert_eq!(repetitions.admit(there(), start), (true, 0), "another kind is not limited");
+        let later = start + WINDOW;
+        assert_eq!(repetitions.admit(there(), later), (true, 40));
+        assert_eq!(repetitions.admit(here(), later), (true, 0));
+    }
+}

@@ -1,0 +1,216 @@
+//! The options for [`OUTPUTS`]: `--json FILE` and the like, and `--as NAME[=FILE]` for every format.
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use jitlat_output::{Destination, OUTPUTS, Output, OwnOption, ReportParts, STDOUT, WantedOutputs};
+use std::ffi::{OsStr, OsString};
+use std::ops::Deref;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Id of `--as`.
+const AS: &str = "as";
+/// Value of `--as` that lists the formats.
+const HELP: &str = "help";
+/// Heading of these options.
+const HEADING: &str = "Output";
+
+/// The formats that a command offers, given the [parts](ReportParts) of its reports.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs<const PARTS: u8>(WantedOutputs);
+
+impl<const PARTS: u8> Deref for Outputs<PARTS> {
+    type Target = WantedOutputs;
+
+    fn deref(&self) -> &WantedOutputs {
+        &self.0
+    }
+}
+
+/// A format with the place to write it to.
+pub type OutputPath = (&'static Output, PathBuf);
+
+/// `--as NAME[=FILE]` of a report with the given [parts](ReportParts).
+#[derive(Clone, Debug)]
+pub struct NamedParser {
+    parts: ReportParts,
+}
+
+impl NamedParser {
+    /// Parses the names of the formats that need no more than `parts`.
+    pub fn new(parts: ReportParts) -> NamedParser {
+        NamedParser { parts }
+    }
+
+    fn offered(&self) -> impl Iterator<Item = &'static Output> {
+        let parts = self.parts;
+        OUTPUTS.iter().copied().filter(move |output| parts.has(output.needs))
+    }
+}
+
+impl TypedValueParser for NamedParser {
+    type Value = OutputPath;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OutputPath, clap::Error> {
+        let bytes = value.as_bytes();
+        let (name, file) = match bytes.iter().position(|b| *b == b'=') {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (bytes, STDOUT.as_bytes()),
+        };
+        let name = String::from_utf8_lossy(name);
+        if name == HELP {
+            return Err(clap::Error::raw(ErrorKind::DisplayHelp, list(self.offered())));
+        }
+        let wrong =
+            |text: String| Err(clap::Error::raw(ErrorKind::InvalidValue, text + "\n").with_cmd(command));
+        let Some(output) = self.offered().find(|output| output.name == name) else {
+            let names: Vec<&str> = self.offered().map(|output| output.name).collect();
+            let why = match OUTPUTS.iter().any(|output| output.name == name) {
+                true => format!("this command cannot write '{name}'"),
+                false => format!("there is no format '{name}'"),
+            };
+            return wrong(format!(
+                "--as: {why}: choose one of {} (--as {HELP} describes them)",
+                names.join(", ")
+            ));
+        };
+        if file.is_empty() {
+            return wrong(format!("--as {name}= names no file: --as {name}=FILE, or --as {name}"));
+        }
+        Ok((output, PathBuf::from(OsString::from_vec(file.to_vec()))))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.offered().map(|output| PossibleValue::new(output.name).help(output.help))))
+    }
+}
+
+/// One line for each of `outputs`: its name, and what it is.
+pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
+    outputs.map(|output| format!("  {:<12}  {}\n", output.name, output.help)).collect()
+}
+
+/// `--as NAME[=FILE]` for reports with `parts`.
+pub fn option(parts: ReportParts) -> Arg {
+    let parser = NamedParser::new(parts);
+    let names = list(parser.offered());
+    Arg::new(AS)
+        .long(AS)
+        .value_name("NAME[=FILE]")
+        .value_parser(parser)
+        .action(ArgAction::Append)
+        .hide_possible_values(true)
+        .help_heading(HEADING)
+        .help("Write the format NAME to FILE, or to standard output; --as help lists them")
+        .long_help(format!(
+            "Write the format NAME to FILE, or to standard output without FILE; may be repeated.\n\nOf two streams, \
+             formats of packets go to FILE.up and FILE.down. Names:\n{names}"
+        ))
+}
+
+/// The formats that `jitlat export` is asked for: at least one.
+#[derive(Clone, Debug, Default)]
+pub struct Exports(Vec<OutputPath>);
+
+impl Exports {
+    /// The formats with their places.
+    pub fn named(&self) -> &[OutputPath] {
+        &self.0
+    }
+
+    /// The same formats, each written to `file`.
+    pub fn to(mut self, file: &Path) -> Exports {
+        self.0.iter_mut().for_each(|(_, path)| *path = file.to_owned());
+        self
+    }
+}
+
+impl<const PARTS: u8> From<Exports> for Outputs<PARTS> {
+    fn from(exports: Exports) -> Outputs<PARTS> {
+        Outputs(WantedOutputs(exports.0))
+    }
+}
+
+impl Args for Exports {
+    fn augment_args(command: Command) -> Command {
+        command.arg(option(ReportParts::ALL).required(true))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Exports {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Exports, clap::Error> {
+        Ok(Exports(named(matches)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Exports::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The values of `--as`.
+fn named(matches: &ArgMatches) -> Vec<OutputPath> {
+    matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
+}
+
+impl<const PARTS: u8> Args for Outputs<PARTS> {
+    fn augment_args(mut command: Command) -> Command {
+        for output in OUTPUTS.iter().filter(|o| ReportParts(PARTS).has(o.needs)) {
+            let (value, where_to) = match output.place {
+                Destination::File => ("FILE", " to FILE, or to standard output (-)"),
+                Destination::FileEach => {
+                    ("FILE", " to FILE, or to standard output (-). Of two streams: FILE.up and FILE.down")
+                }
+                Destination::Folder => ("DIR", " to the folder DIR"),
+            };
+            let option = match output.option {
+                OwnOption::Shown => Arg::new(output.name).long(output.name),
+                OwnOption::Former(name) => Arg::new(name).long(name).hide(true),
+                OwnOption::None => continue,
+            };
+            command = command.arg(
+                option
+                    .value_name(value)
+                    .value_parser(value_parser!(PathBuf))
+                    .help_heading(HEADING)
+                    .help(output.help)
+                    .long_help(format!("{}.\n\nWritten{where_to}.", output.help)),
+            );
+        }
+        command.arg(option(ReportParts(PARTS)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const PARTS: u8> FromArgMatches for Outputs<PARTS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Outputs<PARTS>, clap::Error> {
+        let own = OUTPUTS.iter().filter_map(|output| {
+            let id = match output.option {
+                OwnOption::Shown => output.name,
+                OwnOption::Former(name) => name,
+                OwnOption::None => return None,
+            };
+            let path = matches.try_get_one::<PathBuf>(id).ok().flatten()?;
+            Some((*output, path.clone()))
+        });
+        Ok(Outputs(WantedOutputs(own.chain(named(matches)).collect())))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Outputs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

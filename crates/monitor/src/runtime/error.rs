@@ -1,0 +1,107 @@
+//! [`MonitorError`]: why a monitor cannot start, or cannot do what its file says.
+
+use std::error::Error as StdError;
+use std::io;
+
+/// Any error of an equipment or of another library.
+pub type AnyError = Box<dyn StdError + Send + Sync>;
+
+/// Why a monitor cannot start, or cannot do what its file says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonitorError {
+    /// The file or the settings ask for something that this host cannot do. The text says what, and what to write instead.
+    #[error("{0}")]
+    Settings(String),
+    /// Something failed while this was being done, or this section of the file was followed.
+    #[error("{doing}")]
+    During {
+        /// The activity, or the section.
+        doing: String,
+        /// The reason.
+        source: AnyError,
+    },
+    /// The server of the file cannot be made.
+    #[error(transparent)]
+    Server(AnyError),
+    /// The archive cannot take or give what it should.
+    #[error(transparent)]
+    Archive(#[from] jitlat_archive::ArchiveError),
+    /// A file with a key cannot be used.
+    #[error(transparent)]
+    KeyFile(#[from] jitlat_net::key_file::KeyFileError),
+    /// A file with a token has none.
+    #[error(transparent)]
+    Token(#[from] jitlat_web::UnfitToken),
+    /// The log of a capture's period cannot be read.
+    #[error(transparent)]
+    ReadLog(#[from] jitlat_store::log::LogReadError),
+    /// The log of a capture's period cannot be created.
+    #[error(transparent)]
+    CreateLog(#[from] jitlat_store::log::CreateError),
+    /// The log of a capture's period cannot be written.
+    #[error(transparent)]
+    WriteLog(#[from] jitlat_store::log::WriteError),
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+pub(super) type Result<T, E = MonitorError> = std::result::Result<T, E>;
+
+/// The error and all its causes in one line.
+pub(super) fn explain(error: &MonitorError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// Adds to an error what was being done.
+pub(super) trait Context<T> {
+    fn context(self, doing: &str) -> Result<T>;
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<AnyError>> Context<T> for Result<T, E> {
+    fn context(self, doing: &str) -> Result<T> {
+        self.with_context(|| doing.to_owned())
+    }
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| MonitorError::During { doing: doing(), source: e.into() })
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, doing: &str) -> Result<T> {
+        self.with_context(|| doing.to_owned())
+    }
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.ok_or_else(|| MonitorError::Settings(doing()))
+    }
+}
+
+/// Returns [`MonitorError::Settings`] with a formatted text.
+macro_rules! bail {
+    ($($text:tt)*) => {
+        return Err($crate::runtime::error::MonitorError::Settings(format!($($text)*)))
+    };
+}
+pub(super) use bail;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_all_causes() {
+        let error = Err::<(), _>(io::Error::other("no room")).context("starting the page").context("[web]");
+        assert_eq!(explain(&error.unwrap_err()), "[web]: starting the page: no room");
+    }
+}

@@ -1,0 +1,104 @@
+//! [`PairPrinter`], [`EventPrinter`]: a line on standard output for each pair or event as soon as it is known.
+
+use crate::error::{Context, Error, Result};
+use jitlat_instruments::Stop;
+use jitlat_passive::{CaptureEvent, CaptureObserver};
+use jitlat_store::passive::{PairColumns, PairLines, write_tcp_event};
+use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
+
+/// Prints pairs of packets to standard output.
+pub struct PairPrinter {
+    /// `None` if lines are not requested, or if standard output is closed.
+    out: Option<BufWriter<Stdout>>,
+    lines: PairLines,
+    /// Whether to flush each line.
+    live: bool,
+    /// Why lines are missing at the end; `None`: none are.
+    failure: Option<io::Error>,
+}
+
+impl PairPrinter {
+    /// Prints lines with these columns, if they are `wanted`; with `live`, each at once.
+    pub fn new(columns: PairColumns, wanted: bool, live: bool) -> PairPrinter {
+        PairPrinter {
+            out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
+            lines: PairLines::new(columns),
+            live,
+            failure: None,
+        }
+    }
+
+    /// A closed pipe (`| head`) is not an error.
+    fn end_if_failed(&mut self, result: io::Result<()>) {
+        if let Err(e) = result {
+            self.out = None;
+            self.failure = Some(e).filter(|e| e.kind() != ErrorKind::BrokenPipe);
+        }
+    }
+
+    fn flush(&mut self) {
+        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush);
+        self.end_if_failed(flushed);
+    }
+
+    /// Ends the lines; returns why some are missing.
+    pub fn finish(mut self) -> Option<Error> {
+        self.flush();
+        self.failure.and_then(|e| Err::<(), _>(e).context("cannot write to standard output").err())
+    }
+}
+
+impl CaptureObserver for PairPrinter {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
+        let CaptureEvent::Pairs(pairs) = event else { return };
+        if let Some(out) = &mut self.out {
+            let written = pairs.iter().try_for_each(|pair| self.lines.write(out, pair));
+            self.end_if_failed(written);
+        }
+        if self.live {
+            self.flush();
+        }
+    }
+}
+
+/// Prints a line for each event of TCP connections.
+pub struct EventPrinter {
+    out: BufWriter<Stdout>,
+    failure: Option<io::Error>,
+    /// Requested if standard output is closed.
+    stop: Stop,
+    /// Whether each line is printed at once.
+    live: bool,
+}
+
+impl EventPrinter {
+    /// Prints events; `stop` is requested if standard output is closed. With `live`, each line is printed at once.
+    pub fn new(stop: Stop, live: bool) -> EventPrinter {
+        EventPrinter { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop, live }
+    }
+
+    /// Ends the lines. A closed pipe (`| head`) is not an error.
+    ///
+    /// # Errors
+    /// [`Error`] if lines are missing.
+    pub fn finish(mut self) -> Result<()> {
+        match self.failure.map_or_else(|| self.out.flush(), Err) {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context("cannot write to standard output"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CaptureObserver for EventPrinter {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
+        let (CaptureEvent::Tcp(events), None) = (event, &self.failure) else { return };
+        let mut written = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e));
+        if self.live {
+            written = written.and_then(|()| self.out.flush());
+        }
+        if let Err(e) = written {
+            self.failure = Some(e);
+            self.stop.request();
+        }
+    }
+}

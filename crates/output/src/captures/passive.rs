@@ -1,0 +1,166 @@
+//! [`PassiveReport`]: packets of two points matched, in all requested formats.
+
+use super::ways::PointAnalyses;
+use crate::error::{Error, Result};
+use crate::report::{AnalysedStream, Report, shell_word};
+use crate::screen;
+use jitlat_core::{Span, Summary, WallTime};
+use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread, explain_levels};
+use jitlat_report::figure::{MarkedPeriod, PassiveRun, PassiveTrace};
+use jitlat_report::text::screen::{Screen, Timeline};
+use jitlat_report::text::{PassiveExtras, TextOptions, TextStyle};
+use jitlat_report::{Section, passive_section, text};
+use jitlat_store::passive::{read_pings, spp_document};
+use serde_json::Value;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// How captures are shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShownCaptures<'a> {
+    /// The link whose delays explain bands of round trips; `None`: unknown.
+    pub link: Option<&'a LinkQuestion>,
+    /// Marked periods.
+    pub marks: &'a [MarkedPeriod],
+    /// Length of the windows that were analysed separately; `None`: there are none.
+    pub interval: Option<Span>,
+    /// Whether plots show delays corrected by the clock estimate.
+    pub corrected: bool,
+    /// Number of flows in tables.
+    pub top: usize,
+}
+
+/// What packets of two points show.
+pub struct PassiveReport<'a> {
+    result: PassiveResult,
+    ping: PingFigures,
+    shown: ShownCaptures<'a>,
+    notes: Vec<String>,
+    runs: Vec<AnalysedStream>,
+    section: Option<Section>,
+    screen: Screen,
+    /// Folders of temporary logs, removed with it.
+    _scratch: Vec<TempDir>,
+}
+
+impl<'a> PassiveReport<'a> {
+    /// The report of `result` with the streams of `recorded`, and what is drawn of `trace`. Round trips of a ping that ran at the
+    /// same time are read from the file `ping`. Also returns what could not be read, and what `recorded` could not write.
+    pub fn new(
+        mut result: PassiveResult,
+        recorded: PointAnalyses,
+        (mut trace, course): (Option<PassiveTrace>, Timeline),
+        ping: Option<&Path>,
+        shown: ShownCaptures<'a>,
+    ) -> (PassiveReport<'a>, Vec<Error>) {
+        let mut failures: Vec<Error> = Vec::new();
+        let mut levels_of_range = trace.as_ref().and_then(PassiveTrace::levels_of_range);
+        if let Some(link) = shown.link.and_then(LinkQuestion::link) {
+            let levels = levels_of_range.iter_mut().flatten().chain(&mut result.summary.levels);
+            levels.for_each(|level| explain_levels(std::slice::from_mut(level), link, &result.sizes));
+        }
+        let mut figures = PingFigures::default();
+        for (source, round_trips) in pings(ping, &result, &mut failures) {
+            let mut spread = SpanSpread::default();
+            for (at, rtt) in round_trips {
+                spread.push(rtt.0);
+                trace.iter_mut().for_each(|t| t.ping(source, at.0, rtt.0));
+            }
+            figures[source as usize] = spread.figures(0);
+        }
+        let PointAnalyses { mut runs, failures: unsaved, scratch } = recorded;
+        runs.iter_mut().for_each(|run| run.corrected = shown.corrected);
+        failures.extend(unsaved);
+        let mut notes: Vec<String> = levels_of_range
+            .iter()
+            .flatten()
+            .map(|l| format!("bands in what is drawn: {}", text::describe_band(l)))
+            .collect();
+        for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
+            if shown.interval.is_some() && result.is_measured() {
+                notes.push(format!(
+                    "{}: no windows, which need the packets: of more than a million a way none are kept (editcap -i cuts \
+                     captures), or there would be more than 100 000",
+                    run.label
+                ));
+            }
+        }
+        let judged = match &runs[..] {
+            [out, back] => Some([&out.summary, &back.summary]),
+            _ => None,
+        };
+        let screen = Screen::of_captures(&result, judged, course, &notes);
+        let section = trace.as_ref().map(|trace| {
+            let run = PassiveRun::of(trace, &result, shown.link);
+            let levels = levels_of_range.as_deref().unwrap_or(run.levels);
+            let run = PassiveRun { periods: shown.marks, levels, ..run };
+            let section = passive_section(&result, figures, &notes, &run);
+            Section { screen: Some(screen.clone()), ..section }
+        });
+        let report =
+            PassiveReport { result, ping: figures, shown, notes, runs, section, screen, _scratch: scratch };
+        (report, failures)
+    }
+
+    /// What was found.
+    pub fn result(&self) -> &PassiveResult {
+        &self.result
+    }
+
+    /// The full report.
+    pub fn full_text(&self) -> String {
+        self.with_extras(|extras| text::passive(&self.result, extras))
+    }
+
+    /// One screen in `style`; what was asked for comes before it, so that the screen stays in sight.
+    pub fn one_screen(&self, style: TextStyle) -> String {
+        let tables = self.with_extras(|extras| text::asked_tables(&self.result, extras));
+        let tables = if tables.is_empty() { tables } else { tables + "\n" };
+        let logs: Vec<String> =
+            self.runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
+        let options = TextOptions { style, ..screen::options() };
+        let screen = self.screen.clone().logged_to(&logs).followed_by(&screen::again(), screen::EVERYTHING);
+        tables + &screen.show(&options)
+    }
+
+    fn with_extras<T>(&self, show: impl FnOnce(&PassiveExtras<'_>) -> T) -> T {
+        let ways: Vec<_> = self.runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
+        let ShownCaptures { link, top, .. } = self.shown;
+        show(&PassiveExtras { ping: self.ping, link, ways: &ways, top, notes: &self.notes })
+    }
+}
+
+impl Report for PassiveReport<'_> {
+    fn json(&self) -> Result<Value> {
+        let ways: Vec<&Summary> = self.runs.iter().map(|run| &run.summary).collect();
+        Ok(serde_json::to_value(spp_document(&self.result, self.ping, self.shown.link, &ways, &self.notes))?)
+    }
+
+    fn streams(&self) -> &[AnalysedStream] {
+        &self.runs
+    }
+
+    fn interval(&self) -> Option<Span> {
+        self.shown.interval
+    }
+
+    fn section(&self) -> Option<&Section> {
+        self.section.as_ref()
+    }
+}
+
+/// Round trips of ping, by their source.
+fn pings(
+    ping: Option<&Path>,
+    result: &PassiveResult,
+    failures: &mut Vec<Error>,
+) -> [(PingSource, Vec<(WallTime, Span)>); 2] {
+    let reference = &result.captures[0];
+    let start = reference.span.map_or(WallTime(0), |s| s.0);
+    let file = ping.map(|path| read_pings(path, start));
+    let file = file.transpose().unwrap_or_else(|e| {
+        failures.push(e.into());
+        None
+    });
+    [(PingSource::Capture, reference.pings.clone()), (PingSource::File, file.unwrap_or_default())]
+}

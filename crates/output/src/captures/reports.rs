@@ -1,0 +1,46 @@
+//! [`ConnectionsReport`], [`OnePointReport`]: what was found in captures, as formats read it.
+
+use crate::error::{Context, Result};
+use crate::pages;
+use crate::report::{Drawings, Report};
+use jitlat_passive::OnePointResult;
+use jitlat_passive::tcp::TcpResult;
+use jitlat_report::Section;
+use jitlat_store::passive::{OnePointDocument, tcp_document};
+use serde_json::Value;
+
+/// TCP connections.
+pub struct ConnectionsReport<'a> {
+    /// What was found.
+    pub result: &'a TcpResult,
+    /// Figures of the connection with most bytes; `None`: there are none.
+    pub section: Option<Section>,
+}
+
+impl Report for ConnectionsReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(tcp_document(self.result))?)
+    }
+
+    fn section(&self) -> Option<&Section> {
+        self.section.as_ref()
+    }
+
+    fn page(&self) -> Result<String> {
+        self.section().context("no connection to draw")?;
+        Ok(pages::page(self.streams(), self.section()))
+    }
+
+    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
+        each("", &self.section().context("no connection to draw")?.figures)
+    }
+}
+
+/// Round trips from the captures of one point.
+pub struct OnePointReport<'a>(pub &'a OnePointResult);
+
+impl Report for OnePointReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(OnePointDocument::of(self.0))?)
+    }
+}

@@ -1,0 +1,251 @@
+//! [`CheckupReport`]: a [`Checkup`] of a host as text and JSON.
+
+use crate::error::Result;
+use crate::report::{PROGRAM, Report};
+use jitlat_core::NoiseFloor;
+use jitlat_core::summary::Level;
+use jitlat_core::units::{eng4, eng4_f64};
+use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
+use jitlat_report::text::{Page, TextOptions};
+use serde::Serialize;
+use serde_json::Value;
+
+/// A checkup and what follows from it.
+pub struct CheckupReport<'a> {
+    /// What was measured and asked.
+    pub checkup: &'a Checkup,
+    /// What follows.
+    pub findings: &'a [Finding],
+}
+
+impl CheckupReport<'_> {
+    /// The whole examination; the verdict comes last, where a scrolled terminal shows it.
+    pub fn page(&self, options: &TextOptions) -> String {
+        page(self.checkup, self.findings, options)
+    }
+}
+
+impl Report for CheckupReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(DoctorDocument::new(self.checkup, self.findings))?)
+    }
+}
+
+fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "-".to_owned());
+    page.line(&format!(
+        "{}, {}: can it be trusted with {} bytes every {}?",
+        text(&c.host.name),
+        text(&c.host.system),
+        c.question.payload,
+        eng4(c.question.period.0)
+    ));
+    clock(&mut page, c);
+    waking(&mut page, c);
+    page.heading("Over its own loopback");
+    baseline(&mut page, "one way", &c.one_way);
+    baseline(&mut page, "there and back", &c.two_way);
+    processors(&mut page, c);
+    interfaces(&mut page, c);
+    privileges(&mut page, c);
+    page.heading("What it means");
+    for finding in findings {
+        page.finding(finding.level, &finding.text);
+        if let Some(change) = &finding.change {
+            page.line(&format!("      -> {change}"));
+        }
+    }
+    page.blank();
+    page.line(verdict(findings));
+    page.finish()
+}
+
+fn verdict(findings: &[Finding]) -> &'static str {
+    match findings.iter().map(|f| f.level).max() {
+        Some(Level::Bad) => "Do not trust this host before the bad findings are mended.",
+        Some(Level::Poor) => "This host disturbs what it measures: use --doctor, and mind the poor findings.",
+        Some(Level::Note) => "This host can be trusted, down to its noise floor.",
+        _ => "This host can be trusted.",
+    }
+}
+
+fn clock(page: &mut Page, c: &Checkup) {
+    page.heading("Clock");
+    for (name, r) in [("wall", &c.wall_clock), ("steady", &c.steady_clock)] {
+        let resolution = r.resolution.map_or_else(|| "-".to_owned(), |s| eng4(s.0));
+        page.item(&format!(
+            "{name}: a reading takes {}, 99.9 % {}, at most {}; resolution {resolution}; {} stall(s) above 100 us in {}, \
+             {} in all",
+            eng4(r.p50.0),
+            eng4(r.p999.0),
+            eng4(r.max.0),
+            r.stalls,
+            eng4(r.watched.0),
+            eng4(r.stalled.0)
+        ));
+    }
+    let others: Vec<&str> = c
+        .machine
+        .clock_sources
+        .iter()
+        .map(String::as_str)
+        .filter(|s| c.machine.clock_source.as_deref() != Some(s))
+        .collect();
+    page.item(&format!(
+        "clock source {}{}",
+        c.machine.clock_source.as_deref().unwrap_or("unknown"),
+        if others.is_empty() { String::new() } else { format!(", also available: {}", others.join(", ")) }
+    ));
+}
+
+fn waking(page: &mut Page, c: &Checkup) {
+    page.heading("Waking up");
+    page.line("    wait             period  deadlines        50 %        99 %         max");
+    for w in &c.wake {
+        page.line(&format!(
+            "    {:<13} {:>9} {:>10} {:>11} {:>11} {:>11}",
+            format!("{}{}", w.mode, if w.realtime { ", FIFO" } else { "" }),
+            eng4(w.period.0),
+            w.deadlines,
+            eng4(w.p50.0),
+            eng4(w.p99.0),
+            eng4(w.max.0)
+        ));
+    }
+}
+
+fn baseline(page: &mut Page, name: &str, b: &Result<Baseline, String>) {
+    let b = match b {
+        Ok(b) => b,
+        Err(e) => return page.item(&format!("{name}: {e}")),
+    };
+    let t = |v: Option<i64>| v.map_or_else(|| "-".to_owned(), eng4);
+    page.item(&format!(
+        "{name}: {} of {} packets; fastest {}, above that 50 % {}, 99 % {}, 100 % {}; std dev {}; {} stamps",
+        b.received,
+        b.sent,
+        t(b.min),
+        t(b.pdv_p50),
+        t(b.pdv_p99),
+        t(b.pdv_max),
+        b.stddev.map_or_else(|| "-".to_owned(), eng4_f64),
+        if b.kernel_stamps { "kernel" } else { "user" }
+    ));
+}
+
+fn processors(page: &mut Page, c: &Checkup) {
+    let m = &c.machine;
+    page.heading("Processors and sockets");
+    let mut facts = vec![format!("{} processor(s) for this program", m.cpus)];
+    facts.extend(m.model.clone());
+    facts.extend(m.smt.map(|on| format!("SMT {}", if on { "on" } else { "off" })));
+    facts.extend(m.isolated.as_ref().map(|l| format!("isolated {l}")));
+    facts.extend(m.virtual_machine.as_ref().map(|v| format!("virtual machine ({v})")));
+    facts.extend(m.container.as_ref().map(|v| format!("container ({v})")));
+    facts.extend(m.realtime_kernel.then(|| "PREEMPT_RT".to_owned()));
+    page.item(&facts.join("; "));
+    let mut facts: Vec<String> = Vec::new();
+    facts.extend(m.load.map(|l| format!("load {l:.2}")));
+    facts.extend(m.cpu_pressure.map(|p| format!("waiting {p:.0} %")));
+    let governors: Vec<&str> = m.governors.keys().map(String::as_str).collect();
+    facts.push(format!(
+        "governor {}",
+        if governors.is_empty() { "none".to_owned() } else { governors.join(", ") }
+    ));
+    let deepest = m.idle_states.last().map(|s| format!("{} ({} us to wake up)", s.name, s.exit_us));
+    facts.push(format!("deepest idle state {}", deepest.unwrap_or_else(|| "unknown".to_owned())));
+    facts.extend(m.timer_slack.map(|ns| format!("timer slack {} (set to 1 ns in tests)", eng4(ns as i64))));
+    page.item(&facts.join("; "));
+    let bytes = |v: Option<u64>| v.map_or_else(|| "-".to_owned(), |v| format!("{} KiB", v / 1024));
+    page.item(&format!(
+        "socket buffers: tests get {} to receive and {} to send; limits {} and {}",
+        bytes(c.sockets.receive),
+        bytes(c.sockets.send),
+        bytes(c.sockets.rmem_max),
+        bytes(c.sockets.wmem_max)
+    ));
+}
+
+fn interfaces(page: &mut Page, c: &Checkup) {
+    page.heading("Interfaces");
+    for i in &c.interfaces {
+        let mut facts = Vec::new();
+        facts.extend(i.driver.clone());
+        facts.extend(i.speed.map(|s| format!("{s} Mbit/s")));
+        facts.push(match i.stamps {
+            None => "stamps unknown".to_owned(),
+            Some(s) => {
+                let kind = |hardware, software| match (hardware, software) {
+                    (true, _) => "hardware",
+                    (false, true) => "kernel",
+                    (false, false) => "user only",
+                };
+                format!(
+                    "send stamps {}, receive stamps {}",
+                    kind(s.hardware_send, s.software_send),
+                    kind(s.hardware_receive, s.software_receive)
+                )
+            }
+        });
+        if !i.queues.is_empty() {
+            facts.push(format!("queue {}", i.queues.join(", ")));
+        }
+        facts.extend(i.coalesce_us.map(|us| format!("received packets held back {us} us")));
+        facts.extend(i.dropped.filter(|d| *d > 0).map(|d| format!("{d} dropped")));
+        page.item(&format!("{}: {}", i.name, facts.join("; ")));
+    }
+}
+
+fn privileges(page: &mut Page, c: &Checkup) {
+    page.heading("Privileges");
+    for grant in &c.capabilities {
+        let mark = if grant.held { "has" } else { "lacks" };
+        page.item(&format!("{mark} {}: {}", grant.name, grant.purpose));
+    }
+    if let Some(grant) = &c.grant {
+        page.line(&format!("    to grant what is missing: {grant}"));
+    }
+}
+
+/// The result as JSON: `docs/formats/doctor.md`.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DoctorDocument<'a> {
+    /// `jitlat doctor 1`.
+    format: &'static str,
+    /// Name and version of the program.
+    program: &'static str,
+    /// What was measured and asked.
+    #[serde(flatten)]
+    checkup: &'a Checkup,
+    /// One way over loopback; null where it failed.
+    one_way: Option<&'a Baseline>,
+    /// Both ways over loopback; null where it failed.
+    two_way: Option<&'a Baseline>,
+    /// Why a baseline failed, in words.
+    failures: Vec<&'a str>,
+    /// What this host adds by itself; null where nothing came through.
+    noise_floor: Option<NoiseFloor>,
+    /// What follows, the worst first.
+    findings: &'a [Finding],
+    /// The worst level among the findings.
+    verdict: Level,
+}
+
+impl<'a> DoctorDocument<'a> {
+    fn new(c: &'a Checkup, findings: &'a [Finding]) -> DoctorDocument<'a> {
+        let baselines = [&c.one_way, &c.two_way];
+        DoctorDocument {
+            format: "jitlat doctor 1",
+            program: PROGRAM,
+            checkup: c,
+            one_way: c.one_way.as_ref().ok(),
+            two_way: c.two_way.as_ref().ok(),
+            failures: baselines.into_iter().filter_map(|b| b.as_ref().err()).map(String::as_str).collect(),
+            noise_floor: c.floor(),
+            findings,
+            verdict: findings.iter().map(|f| f.level).max().unwrap_or(Level::Good),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! [`Error`]: why a report could not be made, read or written.
+
+use std::error::Error as StdError;
+use std::io;
+
+/// Why a report could not be made, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The report does not have what the format needs, or two requests exclude each other. The text says which, and what to do.
+    #[error("{0}")]
+    Unfit(String),
+    /// The build leaves out the feature that this needs.
+    #[error(
+        "{what} is not in this build, which leaves out the feature '{feature}': take a released package, or build with \
+         `cargo build --release --features {feature}`"
+    )]
+    NotInBuild {
+        /// The option or format.
+        what: String,
+        /// The missing feature.
+        feature: &'static str,
+    },
+    /// Something failed while this was being done.
+    #[error("{doing}")]
+    During {
+        /// The activity, or the option that asked for it.
+        doing: String,
+        /// The reason.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// A file could not be written.
+    #[error(transparent)]
+    Write(#[from] jitlat_store::output::OutputError),
+    /// A log could not be read.
+    #[error(transparent)]
+    Log(#[from] jitlat_store::log::LogReadError),
+    /// A log could not be created.
+    #[error(transparent)]
+    CreateLog(#[from] jitlat_store::log::CreateError),
+    /// A log could not be written to its end.
+    #[error(transparent)]
+    WriteLog(#[from] jitlat_store::log::WriteError),
+    /// A value could not be written as JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The file of a ping could not be read.
+    #[error(transparent)]
+    Pings(#[from] jitlat_store::passive::PingsError),
+    /// The specification of a stream is not possible.
+    #[error(transparent)]
+    Spec(#[from] jitlat_core::spec::SpecError),
+    /// The settings of a test are not possible.
+    #[error(transparent)]
+    Test(#[from] jitlat_instruments::Error),
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The archive cannot give what was asked for.
+    #[cfg(feature = "archive")]
+    #[error(transparent)]
+    Archive(#[from] jitlat_archive::ArchiveError),
+}
+
+/// Result with the [`Error`] of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error and its causes in one line, without causes that the text already contains.
+pub fn explain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let cause = error.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        next = error.source();
+    }
+    text
+}
+
+/// Adds to an error what was being done.
+pub(crate) trait Context<T> {
+    fn context(self, doing: impl Into<String>) -> Result<T>;
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Context<T> for Result<T, E> {
+    fn context(self, doing: impl Into<String>) -> Result<T> {
+        self.map_err(|e| Error::During { doing: doing.into(), source: e.into() })
+    }
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| Error::During { doing: doing(), source: e.into() })
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, doing: impl Into<String>) -> Result<T> {
+        self.ok_or_else(|| Error::Unfit(doing.into()))
+    }
+
+    fn with_context(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.ok_or_else(|| Error::Unfit(doing()))
+    }
+}
+
+/// Returns [`Error::Unfit`] with a formatted text.
+macro_rules! bail {
+    ($($text:tt)*) => {
+        return Err($crate::error::Error::Unfit(format!($($text)*)))
+    };
+}
+pub(crate) use bail;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let system = io::Error::other("disk full");
+        let doing = |text: &str, source: Box<dyn StdError + Send + Sync>| Error::During {
+            doing: text.into(),
+            source,
+        };
+        let error = doing("--json", doing("cannot write x: disk full", system.into()).into());
+        assert_eq!(explain(&error), "--json: cannot write x: disk full");
+        assert_eq!(explain(&Error::Unfit("it holds one stream".into())), "it holds one stream");
+    }
+}

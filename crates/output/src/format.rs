@@ -1,0 +1,178 @@
+//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each file of this folder exports one.
+
+use crate::error::{Result, bail};
+use crate::report::{AnalysedStream, Report};
+use jitlat_core::analysis::Options;
+use jitlat_store::output as file;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tracing::warn;
+
+/// A format: everything that the rest of the command needs to know about it.
+pub struct Output {
+    /// Name in `--as NAME`: `summary-csv`.
+    pub name: &'static str,
+    /// One line of help: a verb, no full stop.
+    pub help: &'static str,
+    /// Command-line options of its own, in addition to `--as NAME`.
+    pub option: OwnOption,
+    /// Kind of destination.
+    pub place: Destination,
+    /// Parts that a report must have for this format.
+    pub needs: ReportParts,
+    /// Whether it needs the length of a window (`--interval`).
+    pub needs_interval: bool,
+    /// Whether it needs every packet, and so excludes an analysis in constant memory (`--streaming`).
+    pub needs_packets: bool,
+    /// Feature of the build that it needs and this build has not; `None`: nothing is missing.
+    pub lacks: Option<&'static str>,
+    /// Whether it needs the samples of single packets after the analysis.
+    pub keeps_packets: bool,
+    /// Whether it is defined for round trips only.
+    pub two_way: bool,
+    /// The one-way protocol (`--proto`) that it is defined for; `None`: any test.
+    pub one_way_protocol: Option<&'static str>,
+    /// Sets the options of the analysis that it needs.
+    pub asks: fn(&mut Options),
+    /// Writes the report to a path.
+    pub write: fn(&dyn Report, &Path) -> Result<()>,
+}
+
+impl Output {
+    /// A format that is reached by `--as NAME` and has no requirements.
+    pub const fn new(
+        name: &'static str,
+        help: &'static str,
+        place: Destination,
+        write: fn(&dyn Report, &Path) -> Result<()>,
+    ) -> Output {
+        Output {
+            name,
+            help,
+            option: OwnOption::None,
+            place,
+            needs: ReportParts::NOTHING,
+            needs_interval: false,
+            needs_packets: false,
+            lacks: None,
+            keeps_packets: false,
+            two_way: false,
+            one_way_protocol: None,
+            asks: |_| {},
+            write,
+        }
+    }
+
+    /// The option that asks for it, as messages name it: `--csv`, or `--as hdr`.
+    pub fn spelling(&self) -> String {
+        match self.option {
+            OwnOption::Shown => format!("--{}", self.name),
+            OwnOption::Former(_) | OwnOption::None => format!("--as {}", self.name),
+        }
+    }
+}
+
+/// Command-line options that ask for one format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnOption {
+    /// None: `--as NAME` asks for it.
+    None,
+    /// `--NAME`.
+    Shown,
+    /// None any more: this was its option before version 0.2, which still accepts it without showing it.
+    Former(&'static str),
+}
+
+/// Kind of destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A file, or standard output.
+    File,
+    /// One file per stream, with the stream's name if there are two; or standard output for one stream.
+    FileEach,
+    /// A folder.
+    Folder,
+}
+
+/// A set of parts that a report may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportParts(pub u8);
+
+impl ReportParts {
+    /// None.
+    pub const NOTHING: ReportParts = ReportParts(0);
+    /// Streams with a summary each.
+    pub const STREAMS: ReportParts = ReportParts(1);
+    /// Rows: packets, or a table.
+    pub const ROWS: ReportParts = ReportParts(2);
+    /// Figures to draw.
+    pub const FIGURES: ReportParts = ReportParts(4);
+    /// A page.
+    pub const PAGE: ReportParts = ReportParts(8);
+    /// All.
+    pub const ALL: ReportParts = ReportParts(15);
+
+    /// The union of both.
+    pub const fn and(self, other: ReportParts) -> ReportParts {
+        ReportParts(self.0 | other.0)
+    }
+
+    /// Whether it contains all of `needed`.
+    pub const fn has(self, needed: ReportParts) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Output").field(&self.name).finish()
+    }
+}
+
+/// Writes one file, or standard output.
+pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    Ok(file::write(path, fill)?)
+}
+
+/// Writes one file for each of two streams (`path` with the stream's name appended), or one file for a single stream.
+pub fn write_each<'a>(
+    streams: &'a [AnalysedStream],
+    path: &Path,
+    fill: impl Fn(&'a AnalysedStream, &mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    if let [one] = streams {
+        if !one.has_packets() {
+            not_written(path);
+            return Ok(());
+        }
+        return write_file(path, |out| fill(one, out));
+    }
+    if !matches!(streams, [one, other] if one.file_ending != other.file_ending) {
+        bail!("it holds one stream: analyse the logs one at a time");
+    }
+    for stream in streams {
+        if !stream.has_packets() {
+            not_written(&with_ending(path, &stream.file_ending));
+            continue;
+        }
+        write_file(&with_ending(path, &stream.file_ending), |out| fill(stream, out))?;
+    }
+    Ok(())
+}
+
+/// Says that a file of packets is not written, because no packet is known: it would hold column names alone.
+pub fn not_written(path: &Path) {
+    warn!(
+        "{} is not written: no single packet is known here (of a one-way LaMP test the server has them: jitlat serve \
+         --late-packets DIR)",
+        path.display()
+    );
+}
+
+pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}

@@ -1,0 +1,32 @@
+//! `irtt`: a two-way test for programs that read irtt's results.
+
+use crate::error::{Context, Result, bail};
+use crate::format::{Destination, Output, OwnOption, ReportParts, not_written, write_file};
+use jitlat_store::irtt;
+use std::path::Path;
+
+pub static OUTPUT: Output = Output {
+    needs: ReportParts::STREAMS.and(ReportParts::ROWS),
+    option: OwnOption::Former("json-irtt"),
+    needs_packets: true,
+    two_way: true,
+    ..Output::new(
+        "irtt",
+        "Write a two-way test as irtt's client does, for flent and others",
+        Destination::File,
+        |report, path| write(report.streams(), path),
+    )
+};
+
+fn write(runs: &[crate::AnalysedStream], path: &Path) -> Result<()> {
+    let [run] = runs else { bail!("it holds one test: analyse the logs one at a time") };
+    if run.session.two_way.is_none() {
+        bail!("it is of round trips (jitlat ping), and this is a one-way test");
+    }
+    if run.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some()) {
+        not_written(path);
+        return Ok(());
+    }
+    let records = run.packets().context("reading the packets")?;
+    write_file(path, |out| irtt::write(out, &run.session, records.into_iter()))
+}

@@ -1,0 +1,16 @@
+//! `--json`: one object for programs.
+
+use crate::format::{Destination, Output, OwnOption, write_file};
+
+pub static OUTPUT: Output = Output {
+    option: OwnOption::Shown,
+    // Comparisons of saved summaries need it.
+    asks: |options| options.comparable = Some(options.bootstrap.unwrap_or(1)),
+    ..Output::new("json", "Write one JSON object", Destination::File, |report, path| {
+        let document = report.json()?;
+        write_file(path, |out| {
+            serde_json::to_writer_pretty(&mut *out, &document)?;
+            out.write_all(b"\n")
+        })
+    })
+};

@@ -1,0 +1,108 @@
+//! Reports of tests in every format, and what a terminal shows while a test runs.
+//!
+//! * [`OUTPUTS`] – every format, a file each: an [`Output`] says what a report must have for it, and writes it
+//! * [`Report`] – the result of a test, a sweep, a comparison, as formats read it; [`AnalysedStream`] and [`Streams`] – that of a test
+//! * [`Wanted`] – the requested formats: checked before the measurement, written afterwards
+//! * [`screen`] – the console report on one screen; [`text`] – the full one; [`terminal`] – the terminal, and the progress line
+//! * [`running`] – the windows of a test while it runs
+//! * [`input`] – opening logs; [`runs`] – reading saved tests, to compare them
+//! * [`sweep`], [`along`], [`comparison`], [`phases`], [`checkup`], [`captures`] – reports of other than one test
+//! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
+//!
+//! A format is a file of this crate that exports its entry, and a line in the list. `--as NAME` of every command, and
+//! `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
+//!
+//! Neighbours: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the figures and
+//! the pages. Options that ask for a format are the caller's part.
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod along;
+pub mod captures;
+pub mod checkup;
+pub mod comparison;
+mod csv;
+mod error;
+mod format;
+mod graphite;
+mod hdr;
+mod html;
+pub mod input;
+mod intervals;
+mod irtt;
+mod json;
+pub mod label;
+pub mod late;
+pub mod late_folder;
+mod late_streams;
+mod openmetrics;
+mod owamp;
+#[cfg(feature = "plots")]
+mod pages;
+pub mod phases;
+mod plots;
+mod report;
+pub mod running;
+pub mod runs;
+pub mod screen;
+mod summary_csv;
+pub mod sweep;
+pub mod terminal;
+pub mod text;
+mod wanted;
+#[cfg(not(feature = "archive"))]
+mod without_archive;
+#[cfg(not(feature = "plots"))]
+mod without_draw;
+
+#[cfg(not(feature = "plots"))]
+use without_draw as pages;
+
+pub use error::{Error, Result, explain};
+pub use format::{Destination, Output, OwnOption, ReportParts, write_file};
+pub use report::{
+    AnalysedStream, Drawings, Report, ReportExtra, ReportStreams, ReportTable, command_line, file_ending,
+    shell_word, slug,
+};
+pub use wanted::{WantedOutputs, log_failures};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// The path that stands for standard output.
+pub const STDOUT: &str = "-";
+
+/// The formats, by the names that `--as` takes.
+pub const OUTPUTS: &[&Output] = &[
+    &json::OUTPUT,
+    &csv::OUTPUT,
+    &summary_csv::OUTPUT,
+    &openmetrics::OUTPUT,
+    &intervals::OUTPUT,
+    &hdr::OUTPUT,
+    &irtt::OUTPUT,
+    &owamp::STATISTICS,
+    &owamp::RAW,
+    &late::SUMMARY,
+    &late::PACKETS,
+    &graphite::OUTPUT,
+    &html::OUTPUT,
+    &plots::OUTPUT,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_its_row_in_the_documentation() {
+        let page = include_str!("../../../docs/formats/README.md");
+        for output in OUTPUTS {
+            let spelling = format!("`{}", output.spelling());
+            let row = |line: &str| line.starts_with('|') && line.contains(&spelling);
+            assert!(page.lines().any(row), "docs/formats/README.md lacks {spelling}`");
+        }
+    }
+}

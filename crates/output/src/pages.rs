@@ -1,0 +1,59 @@
+//! What is drawn of reports: pages, pictures, and histograms for tools that draw.
+
+use crate::report::{AnalysedStream, PROGRAM, command_line};
+use jitlat_report::figure::Trace;
+use jitlat_report::html::{self, ReportPart};
+use jitlat_report::{FirstScreen, Section};
+use jitlat_verdict::compare::ComparisonGrid;
+
+pub use jitlat_report::draw::{DrawError, card_files, files};
+pub use jitlat_store::hdr::write as histograms;
+
+/// Feature that this build lacks for all of this.
+pub const LACKS: Option<&str> = None;
+
+/// Page of streams; an instrument's section comes first.
+pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
+    reported(runs, section, html::page)
+}
+
+/// Beginning of that page; `None` without an answer.
+pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
+    reported(runs, section, html::first_screen)
+}
+
+/// Page of a comparison.
+pub fn comparison(grid: &ComparisonGrid) -> String {
+    html::comparison(grid, PROGRAM, Some(jitlat_net::clock::wall()))
+}
+
+/// Beginning of that page.
+pub fn first_screen_of(grid: &ComparisonGrid) -> Option<FirstScreen> {
+    Some(html::first_screen_of(grid, PROGRAM, Some(jitlat_net::clock::wall())))
+}
+
+/// Calls `make` with the report of streams and of what an instrument adds to them.
+fn reported<T>(
+    runs: &[AnalysedStream],
+    section: Option<&Section>,
+    make: impl FnOnce(&html::HtmlReport<'_>) -> T,
+) -> T {
+    let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
+    let part = |(run, trace)| {
+        let run: &AnalysedStream = run;
+        ReportPart {
+            label: if runs.len() == 1 { "" } else { &run.label },
+            session: Some(&run.session),
+            summary: &run.summary,
+            trace: Some(trace),
+        }
+    };
+    make(&html::HtmlReport {
+        section,
+        parts: &runs.iter().zip(&traces).map(part).collect::<Vec<_>>(),
+        corrected: runs.iter().any(|run| run.corrected),
+        command: Some(&command_line(std::env::args())),
+        program: PROGRAM,
+        written: Some(jitlat_net::clock::wall()),
+    })
+}

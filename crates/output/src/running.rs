@@ -1,0 +1,243 @@
+//! [`RunningWindows`]: the windows of `--interval` while a test runs, each as soon as it has ended.
+//!
+//! A window needs the packets as they arrive at this host: those of round trips and of streams from a server, sent
+//! periodically. What arrives at the server is known at the end. A file is replaced then by one with every window and
+//! what is known of it at last: late packets, and the sender's own stamps.
+
+use crate::STDOUT;
+use crate::terminal::{self, progress::ProgressLine};
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::session::Ending;
+use jitlat_core::summary::Interval;
+use jitlat_core::{PacketRecord, Schedule, Session, TestSpec};
+use jitlat_report::text;
+use jitlat_store::json;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// How long the packets of a window are waited for after its end.
+const WINDOW_GRACE: Duration = Duration::from_millis(500);
+
+/// An observer that writes the windows of each stream as they end.
+pub struct RunningWindows {
+    /// The length of a window, in ns; 0: there are none.
+    length: i64,
+    options: Options,
+    file: Option<Box<dyn Write>>,
+    /// Whether lines are printed.
+    printed: bool,
+    line: ProgressLine,
+    streams: Vec<RunningStream>,
+}
+
+/// What is known of a stream so far.
+struct RunningStream {
+    session: Session,
+    /// When its first packet was due, as far as this host's clock shows.
+    begun: Instant,
+    is_known: bool,
+    /// Number of the next window.
+    next: i64,
+    /// Packets of windows that have not ended.
+    held: Vec<PacketRecord>,
+    /// Windows before this one have packets that are not known here: they are left to the end.
+    unknown_until: i64,
+    /// The beginnings of the windows that were written, in ns.
+    written: Vec<i64>,
+}
+
+impl RunningWindows {
+    /// The windows of an analysis with `options`, for the file at `path` if there is one, and `printed` if that is wanted.
+    pub fn new(options: Options, path: Option<&Path>, printed: bool) -> RunningWindows {
+        let length = options.interval.map_or(0, |length| length.0);
+        let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
+            Ok(file) => Some(file),
+            Err(e) => {
+                warn!("--as intervals: {} is written at the end only: {e}", path.display());
+                None
+            }
+        });
+        RunningWindows {
+            length,
+            options: Options { bootstrap: None, comparable: None, wait: None, ..options },
+            file,
+            printed,
+            line: ProgressLine::new(),
+            streams: Vec::new(),
+        }
+    }
+
+    /// Prints no windows while the test runs.
+    pub fn keep_quiet(&mut self) {
+        self.printed = false;
+    }
+
+    /// By stream, the beginnings of the windows that were written, in ns.
+    pub fn written(self) -> Vec<Vec<i64>> {
+        self.streams.into_iter().map(|stream| stream.written).collect()
+    }
+
+    fn write_ended(&mut self) {
+        for k in 0..self.streams.len() {
+            while let Some((window, session)) = self.streams[k].ended(self.length, &self.options) {
+                self.write(k, &window, &session);
+            }
+        }
+    }
+
+    fn write(&mut self, k: usize, window: &Interval, session: &Session) {
+        if let Some(file) = &mut self.file {
+            let direction = session.spec.direction();
+            let written = json::write_interval(file, window, direction).and_then(|()| file.flush());
+            if let Err(e) = written {
+                warn!("--as intervals: the rest is written at the end: {e}");
+                self.file = None;
+            }
+        }
+        let first = self.streams[k].written.is_empty();
+        self.streams[k].written.push(window.start_ns);
+        if self.printed {
+            let name = match self.streams.len() {
+                1 => "",
+                _ => text::direction(session.spec.direction()),
+            };
+            let head = if first { text::window_head(name, window.length_ns) } else { String::new() };
+            self.line.clear_terminal();
+            // A closed pipe is noticed when the report is printed.
+            let _ = terminal::print(&(head + &text::window_line(window)));
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn Write>> {
+    Ok(match path.as_os_str() == STDOUT {
+        true => Box::new(io::stdout()),
+        false => Box::new(File::create(path)?),
+    })
+}
+
+/// Whether what is written to `path` stays: standard output, a pipe, a device.
+pub fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == STDOUT || path.metadata().is_ok_and(|m| !m.is_file())
+}
+
+impl RunningStream {
+    fn new(session: &Session) -> RunningStream {
+        RunningStream {
+            session: session.clone(),
+            begun: Instant::now(),
+            is_known: false,
+            next: 0,
+            held: Vec::new(),
+            unknown_until: 0,
+            written: Vec::new(),
+        }
+    }
+
+    fn period(&self) -> Option<i64> {
+        let spec = &self.session.spec;
+        let periodic = self.session.period_known && spec.schedule() == Schedule::Periodic;
+        Some(spec.period().0).filter(|period| periodic && *period > 0)
+    }
+
+    fn arrived(&mut self, records: &[PacketRecord]) {
+        let Some(period) = self.period() else { return };
+        if let Some(first) = records.first().filter(|_| !self.is_known) {
+            self.is_known = true;
+            let due = Duration::from_nanos(first.seq.max(0).saturating_mul(period) as u64);
+            self.begun = Instant::now().checked_sub(due).unwrap_or(self.begun);
+        }
+        self.held.extend_from_slice(records);
+    }
+
+    /// Windows until now have packets that are not known here.
+    fn missed(&mut self, length: i64) {
+        self.unknown_until = self.begun.elapsed().as_nanos() as i64 / length + 1;
+    }
+
+    /// The first packet due in window `k`.
+    fn first_of(&self, k: i64, length: i64, period: i64) -> i64 {
+        let at = i128::from(k) * i128::from(length);
+        let packets = self.session.packets().min(i64::MAX as u64) as i64;
+        i64::try_from((at + i128::from(period) - 1) / i128::from(period)).unwrap_or(i64::MAX).min(packets)
+    }
+
+    /// The next window that has ended, with the session of a test of it alone.
+    fn ended(&mut self, length: i64, options: &Options) -> Option<(Interval, Session)> {
+        let period = self.period().filter(|_| self.is_known && length > 0)?;
+        loop {
+            let k = self.next;
+            let end = Duration::from_nanos(k.saturating_add(1).saturating_mul(length) as u64);
+            let (from, to) = (self.first_of(k, length, period), self.first_of(k + 1, length, period));
+            // The last one may still be cut short: it is written at the end.
+            if self.begun.elapsed() < end + WINDOW_GRACE || to as u64 >= self.session.packets() {
+                return None;
+            }
+            self.next += 1;
+            let (own, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held)
+                .into_iter()
+                .filter(|r| r.seq >= from)
+                .partition(|r| r.seq < to);
+            self.held = later;
+            if from < to && k >= self.unknown_until {
+                return self.window(from, to, own, options).map(|(window, session)| {
+                    (Interval { start_ns: k * length, first_seq: from as u64, ..window }, session)
+                });
+            }
+        }
+    }
+
+    /// The window of packets `from` to `to` as a test of its own.
+    fn window(
+        &self,
+        from: i64,
+        to: i64,
+        mut records: Vec<PacketRecord>,
+        options: &Options,
+    ) -> Option<(Interval, Session)> {
+        let (spec, packets) = (&self.session.spec, (to - from) as u64);
+        let (direction, transport, payload) = (spec.direction(), spec.transport(), spec.payload().into());
+        let own =
+            TestSpec::new(direction, transport, packets, payload, spec.period(), Schedule::Periodic).ok()?;
+        let session = Session {
+            spec: own,
+            declared: Some(packets),
+            sent: u32::try_from(packets).ok(),
+            ending: Ending::Complete,
+            ..self.session.clone()
+        };
+        let mut analyzer = Analyzer::new(&session, options);
+        records.iter_mut().for_each(|record| record.seq -= from);
+        analyzer.push_all(&records);
+        let summary = analyzer.finish(&session);
+        Some((summary.intervals.into_iter().next()?, session))
+    }
+}
+
+impl Observer for RunningWindows {
+    fn event(&mut self, event: &Event<'_>) {
+        if self.length <= 0 {
+            return;
+        }
+        match *event {
+            Event::Started(sessions) => self.streams = sessions.iter().map(RunningStream::new).collect(),
+            Event::Arrived { stream, records } => {
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.arrived(records);
+                }
+                self.write_ended();
+            }
+            Event::Missed { stream, .. } => {
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.missed(self.length);
+                }
+            }
+            Event::Progress(_) => self.write_ended(),
+            _ => {}
+        }
+    }
+}

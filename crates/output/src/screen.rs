@@ -1,0 +1,122 @@
+//! The one screen of a test or of saved logs, and the next command worth running.
+
+use crate::report::{AnalysedStream, command_line, shell_word};
+use crate::terminal;
+use crate::text::are_one_test;
+use crate::wanted::WantedOutputs;
+use jitlat_core::answer::{Fault, Severity};
+use jitlat_report::text::TextOptions;
+use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
+use std::path::Path;
+
+/// Where the streams come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamOrigin<'a> {
+    /// A test with this host.
+    Test(&'a str),
+    /// A test on this machine alone.
+    Demonstration,
+    /// Saved logs.
+    Logs,
+}
+
+/// How the terminal takes text.
+pub fn options() -> TextOptions {
+    TextOptions {
+        style: terminal::style(),
+        width: terminal::width(),
+        unicode: terminal::shows_unicode(),
+        ..TextOptions::default()
+    }
+}
+
+/// The screen of `runs`.
+pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> String {
+    let streams = streams(runs);
+    let relation = match runs {
+        [up, down] if are_one_test(up, down) => Relation::Directions,
+        _ => Relation::Separate,
+    };
+    let (command, purpose) = next(runs, origin, wanted);
+    let screen = Screen::new(&streams, relation).followed_by(&command, purpose);
+    let log = |run: &AnalysedStream| {
+        let log = shell_word(run.log.as_deref()?);
+        match &run.summary.header.date {
+            Some(date) if origin == StreamOrigin::Logs => Some(format!("{log} of {date}")),
+            _ => Some(log),
+        }
+    };
+    let logs: Vec<String> = runs.iter().filter_map(log).collect();
+    screen.logged_to(&logs).show(&options())
+}
+
+/// `screen` with the next command worth running: this one, with every figure, or what opens the page.
+pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
+    let command = again();
+    followed_by(
+        screen,
+        wanted,
+        if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" },
+    )
+}
+
+/// The same where nothing can be drawn.
+pub fn finished_without_figures(screen: Screen) -> String {
+    let command = again();
+    let command = if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" };
+    screen.followed_by(command, "every figure").show(&options())
+}
+
+/// `screen` with the next command worth running: `command`, which prints every figure, or what opens the page.
+pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> String {
+    let screen = match wanted.path("html") {
+        Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
+        None => screen.followed_by(command, EVERYTHING),
+    };
+    screen.show(&options())
+}
+
+/// What the screen needs of `runs`.
+pub fn streams(runs: &[AnalysedStream]) -> Vec<ScreenStream<'_>> {
+    runs.iter()
+        .map(|run| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
+        .collect()
+}
+
+/// The next command worth running, and what it is good for.
+fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> (String, &'static str) {
+    let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
+    let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
+    // Of equally severe causes the first, which is the most important one.
+    let worst = noticed.rev().max_by_key(|cause| cause.severity);
+    let received = runs.iter().all(|run| run.summary.counts.received > 0);
+    if let StreamOrigin::Test(host) = origin {
+        match worst.map(|cause| cause.fault) {
+            Some(Fault::Sender | Fault::Receiver | Fault::Clock) => {
+                return ("jitlat doctor".to_owned(), "what this host adds");
+            }
+            None if received && answers().all(|a| a.severity <= Severity::Good) => {}
+            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the way"),
+        }
+    }
+    if let Some(page) = wanted.path("html") {
+        return (format!("xdg-open {}", shell_word(page)), "figures");
+    }
+    let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
+    match &logs[..] {
+        [] => (again(), EVERYTHING),
+        [log] => (format!("jitlat -f {log} -v"), EVERYTHING),
+        several => (format!("jitlat analyze {} -v", several.join(" ")), EVERYTHING),
+    }
+}
+
+/// The longest command that is repeated, in characters: two rows of a screen.
+const MAX_COMMAND_CHARS: usize = 130;
+
+/// What the full report is good for.
+pub const EVERYTHING: &str = "every figure; --html FILE draws them";
+
+/// This command, with the full report.
+pub fn again() -> String {
+    format!("{} --verbose", command_line(std::env::args()))
+}

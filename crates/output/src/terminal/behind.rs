@@ -1,0 +1,107 @@
+//! Whether the sender of a stream keeps its schedule, while the stream runs.
+
+use jitlat_verdict::rate;
+use std::time::{Duration, Instant};
+
+/// A sender that is behind by less may catch up.
+const MIN_LAG: f64 = 0.5;
+/// And by less than this share of the time: so much a timer may be off.
+const MIN_LAG_SHARE: f64 = 0.02;
+/// So many times in a row it must have fallen further behind.
+const MIN_CONSECUTIVE: u32 = 4;
+
+/// How far a sender is behind its schedule.
+#[derive(Debug, Default)]
+pub struct SenderLag {
+    /// When packets were first seen to be sent, and how many had been.
+    first: Option<(Instant, u32)>,
+    /// Seconds behind when last looked at, and how many times in a row they grew.
+    seconds: f64,
+    growing: u32,
+    is_said: bool,
+}
+
+impl SenderLag {
+    /// Returns, once, what to print when the sender keeps falling behind: `sent` packets have left at `now`, of a stream of one
+    /// packet per `period` seconds. A sender is behind only by what exceeds a period: the next packet may not be due before.
+    pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
+        let (since, before) = match self.first {
+            None if sent == 0 => return None,
+            first => *self.first.insert(first.unwrap_or((now, sent))),
+        };
+        let elapsed = now.saturating_duration_since(since).as_secs_f64();
+        let packets = f64::from(sent.saturating_sub(before));
+        let seconds = elapsed - (packets + 1.0) * period;
+        self.growing = if seconds > self.seconds { self.growing + 1 } else { 0 };
+        self.seconds = seconds;
+        let far = seconds > MIN_LAG.max(MIN_LAG_SHARE * elapsed) && self.growing >= MIN_CONSECUTIVE;
+        if !far || std::mem::replace(&mut self.is_said, true) {
+            return None;
+        }
+        Some(format!(
+            "this host sends about {} of {} packets a second: the stream is stretched, and {:.1?} behind so far; \
+             --pace spin may do more",
+            rate(packets / elapsed),
+            rate(1.0 / period),
+            Duration::from_secs_f64(seconds)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages about a sender, with the fifth of a second of each; `sent` gives the packets that left by then, of one per
+    /// 10 us.
+    fn said(sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
+        said_of(1e-5, 60, sent)
+    }
+
+    /// The same of one packet per `period` seconds, looked at for so many fifths of a second.
+    fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
+        let (start, mut behind) = (Instant::now(), SenderLag::default());
+        let look = |k: u32| {
+            let now = start + Duration::from_millis(200) * k;
+            Some((k, behind.look(now, sent(k), period)?))
+        };
+        (0..fifths).filter_map(look).collect()
+    }
+
+    #[test]
+    fn a_sender_that_falls_behind_is_said_once() {
+        let slow = said(|k| k * 15_000);
+        assert_eq!(slow.len(), 1);
+        let (when, text) = &slow[0];
+        assert!((10..=12).contains(when), "{slow:?}");
+        assert!(text.starts_with("this host sends about 75000 of 100000 packets a second"), "{text}");
+    }
+
+    #[test]
+    fn one_that_keeps_its_schedule_or_catches_up_is_not() {
+        assert_eq!(said(|k| k * 20_000), []);
+        // It stood still for 0.8 s, and sent what was due after that at once.
+        assert_eq!(said(|k| if (10..14).contains(&k) { 200_000 } else { k * 20_000 }), []);
+        assert_eq!(said(|k| k * 19_800), [], "1 % is a timer's");
+        assert_eq!(said(|_| 0), [], "it has not begun");
+    }
+    #[test]
+    fn between_two_packets_of_a_slow_stream_nothing_is_overdue() {
+        for ms in [500, 700, 1000, 2500, 10_000, 60_000] {
+            let sent = |k: u32| 1 + k * 200 / ms;
+            assert_eq!(said_of(f64::from(ms) / 1e3, 2000, sent), [], "one packet per {ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_slow_stream_that_falls_behind_has_its_rates_in_the_message() {
+        // One packet per 1.4 s instead of 0.7 s.
+        let slow = said_of(0.7, 100, |k| 1 + k * 200 / 1400);
+        assert_eq!(slow.len(), 1, "{slow:?}");
+        let text = &slow[0].1;
+        assert!(
+            text.starts_with("this host sends about 0.") && text.contains(" of 1.4 packets a second"),
+            "{text}"
+        );
+    }
+}

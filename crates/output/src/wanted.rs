@@ -1,0 +1,179 @@
+//! [`WantedOutputs`]: the requested formats: checked before the measurement, written afterwards.
+
+use crate::STDOUT;
+use crate::error::{Context, Error, Result, bail, explain};
+use crate::format::{Destination, Output, ReportParts, with_ending};
+use crate::report::Report;
+use crate::terminal;
+use jitlat_core::analysis::Options;
+use jitlat_store::output as file;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tracing::error;
+
+/// Requested formats, each with its path.
+#[derive(Clone, Debug, Default)]
+pub struct WantedOutputs(pub Vec<(&'static Output, PathBuf)>);
+
+impl WantedOutputs {
+    /// Where the output `name` is written; `None` if it is not wanted, or written to standard output.
+    pub fn path(&self, name: &str) -> Option<&Path> {
+        self.place(name).filter(|path| !is_stdout(path))
+    }
+
+    /// Where the output `name` is written, standard output as `-`; `None` if it is not wanted.
+    pub fn place(&self, name: &str) -> Option<&Path> {
+        self.0.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether standard output is used by a format, so that nothing else may be printed there.
+    pub fn is_silent(&self) -> bool {
+        self.0.iter().any(|(_, path)| is_stdout(path))
+    }
+
+    /// Whether a format needs the single packets.
+    pub fn keeps_packets(&self) -> bool {
+        self.0.iter().any(|(output, _)| output.keeps_packets)
+    }
+
+    /// The first format that needs this part of a report, with its path; `None` if there is none.
+    pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
+        self.0
+            .iter()
+            .find(|(output, _)| output.needs.has(part))
+            .map(|(output, path)| (*output, path.as_path()))
+    }
+
+    /// A format other than `name`; `None` if there is none.
+    pub fn other_than(&self, name: &str) -> Option<&'static Output> {
+        self.0.iter().map(|(output, _)| *output).find(|output| output.name != name)
+    }
+
+    /// The first format that needs every packet; `None` if there is none.
+    pub fn needing_packets(&self) -> Option<&'static Output> {
+        self.0.iter().map(|(output, _)| *output).find(|output| output.needs_packets)
+    }
+
+    /// Rejects formats that an analysis with `options` cannot give.
+    pub fn check_analysis(&self, options: &Options) -> Result<()> {
+        for (output, _) in &self.0 {
+            if output.needs_interval && options.interval.is_none() {
+                bail!("{} needs the length of a window: --interval 1s", output.spelling());
+            }
+            if output.needs_packets && options.streaming {
+                bail!(
+                    "{} needs every packet, which --streaming does not retain: leave one out",
+                    output.spelling()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a format draws figures.
+    pub fn draws(&self) -> bool {
+        // So that a build that cannot draw has nothing of what it would draw.
+        cfg!(feature = "plots") && self.needs_figures()
+    }
+
+    fn needs_figures(&self) -> bool {
+        self.needing(ReportParts::FIGURES).is_some() || self.needing(ReportParts::PAGE).is_some()
+    }
+
+    /// Sets the options of the analysis that the formats need.
+    pub fn ask(&self, options: &mut Options) {
+        self.0.iter().for_each(|(output, _)| (output.asks)(options));
+    }
+
+    /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the
+    /// same path. `streams` is the number of streams in the report, `others` are files that are written as well.
+    pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
+        if let Some((output, feature)) = self.0.iter().find_map(|(output, _)| Some((output, output.lacks?))) {
+            return Err(Error::NotInBuild { what: output.spelling(), feature });
+        }
+        if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
+            bail!("standard output can take one format only: give all others a file");
+        }
+        let mut taken: Vec<&Path> = others.to_vec();
+        for (output, path) in &self.0 {
+            if is_stdout(path) {
+                if output.place == Destination::FileEach && streams > 1 {
+                    bail!("{} writes one stream to standard output: give a file", output.spelling());
+                }
+                continue;
+            }
+            if output.place == Destination::FileEach && streams > 2 {
+                bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
+            }
+            if output.two_way && streams > 1 {
+                bail!("{} holds one two-way test: analyse the logs one at a time", output.spelling());
+            }
+            if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
+                bail!("{}: {} is to be written by something else too", output.spelling(), path.display());
+            }
+            taken.push(path);
+            let checked = match output.place {
+                Destination::Folder => file::check_folder(path),
+                // With two streams, names that begin with the path.
+                Destination::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
+                Destination::File | Destination::FileEach => file::check(path),
+            };
+            checked.with_context(|| output.spelling())?;
+        }
+        Ok(())
+    }
+
+    /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
+    pub fn check_one_way(&self, protocol: &str) -> Result<()> {
+        if let Some((output, _)) = self.0.iter().find(|(output, _)| output.two_way) {
+            bail!("{} is defined for round trips: jitlat ping", output.spelling());
+        }
+        self.check_protocol(Some(protocol))
+    }
+
+    /// Rejects formats of another one-way protocol than `protocol`; `None`: the report is of no such test.
+    pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
+        let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
+        for (output, _) in &self.0 {
+            if let Some(one) = of_another(output) {
+                bail!(
+                    "{} is defined for tests with --proto {one}: jitlat HOST --proto {one}",
+                    output.spelling()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints `text`, unless standard output is used by a format, and writes every format. A failure does not affect
+    /// the others: it is logged, and the result is false.
+    pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
+        let printed = if self.is_silent() { Ok(()) } else { terminal::print(&text()) };
+        let mut failures: Vec<Error> = printed.err().into_iter().collect();
+        failures.extend(self.write_files(report));
+        log_failures(&failures)
+    }
+
+    /// Writes every format and returns the failures; a failure does not affect the others.
+    pub fn write_files(&self, report: &dyn Report) -> Vec<Error> {
+        let write = |(output, path): &(&Output, PathBuf)| {
+            (output.write)(report, path).context(output.spelling()).err()
+        };
+        self.0.iter().filter_map(write).collect()
+    }
+}
+
+/// Logs `failures`; returns whether there are none.
+pub fn log_failures(failures: &[Error]) -> bool {
+    failures.iter().for_each(|e| error!("{}", explain(e)));
+    failures.is_empty()
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == STDOUT
+}
