@@ -6,7 +6,7 @@ use jitlat_core::{Span, WallTime};
 use jitlat_fuzz::Heap;
 use jitlat_passive::tcp::{ConnectionsPart, answer};
 use jitlat_passive::{PairEstimator, PartState};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::{XxHash3_64};
 
 /// Most bytes in use at a time.
 const BUDGET: usize = 1 << 28;
@@ -15,7 +15,7 @@ const BUDGET: usize = 1 << 28;
 static HEAP: Heap = Heap::new();
 
 fn sealed(first_line: &[u8], body: &[u8]) -> Vec<u8> {
-    [first_line, &xxh3_64(body).to_le_bytes(), body].concat()
+    [first_line, &XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
 // Bytes as states of parts of captures, as they are and with the right line and checksum before them.

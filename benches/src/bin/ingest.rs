@@ -104,7 +104,7 @@ fn test(k: u64) -> Result<Packed> {
     let hosts = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
     let text = queued::log(Vec::new(), k, NEW_YEAR + k as i64 * 1_000_000_000, PACKETS, &hosts)?;
     let log = zstd::bulk::compress(&text, 3)?;
-    Ok(Packed { hash: xxhash_rust::xxh3::xxh3_128(&text), bytes: text.len() as u64, log })
+    Ok(Packed { hash: twox_hash::XxHash3_128::oneshot(&text), bytes: text.len() as u64, log })
 }
 
 fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// Longest log that is prepared: one takes some five times its length of memory.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
@@ -48,7 +48,7 @@ impl PreparedTest {
             let problem = "too large to load (limit 2 MiB)";
             return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
         }
-        let origin = LogOrigin { sum: xxh3_128(text), bytes: text.len() as u64, source, tags };
+        let origin = LogOrigin { sum: XxHash3_128::oneshot(text), bytes: text.len() as u64, source, tags };
         let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL_BYTES).max(header)..].to_vec());
         let mut intake = TestIntake::new(number(origin.sum), source, RowOverflow::Memory, end);
         let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?.row_text();
@@ -68,9 +68,9 @@ impl PreparedTest {
     ) -> Result<PreparedTest, ArchiveError> {
         let log = CanonicalLog::new(session, !tcp.is_empty());
         let (header, closing) = (log.header(), log.closing(records.len() as u64));
-        let (mut sum, mut bytes) = (Xxh3::new(), 0);
+        let (mut sum, mut bytes) = (XxHash3_128::new(), 0);
         let mut count = |part: &[u8]| {
-            sum.update(part);
+            sum.write(part);
             bytes += part.len() as u64;
         };
         let end = &mut |_| {
@@ -94,7 +94,7 @@ impl PreparedTest {
         }
         count(closing.as_bytes());
         intake.line(closing.as_bytes());
-        let sum = sum.digest128();
+        let sum = sum.finish_128();
         PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
     }
 
@@ -224,7 +224,7 @@ impl Archive {
             let ids: Vec<u8> = tests.iter().flat_map(|test| test.entry.id.to_be_bytes()).collect();
             let name = match tests {
                 [only] => format!("{}.parquet", only.id()),
-                _ => format!("{:016x}.parquet", xxh3_64(&ids)),
+                _ => format!("{:016x}.parquet", XxHash3_64::oneshot(&ids)),
             };
             let path = self.root.join("tmp").join(&name);
             let writer = if tests.iter().any(|test| test.packets.is_long()) {

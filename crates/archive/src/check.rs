@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -229,13 +229,13 @@ fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, Arc
 }
 
 fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), ArchiveError> {
-    let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 17], 0u64);
+    let (mut sum, mut block, mut len) = (XxHash3_128::new(), vec![0; 1 << 17], 0u64);
     loop {
         let n = log.read(&mut block).map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         if n == 0 {
-            return Ok((sum.digest128(), len));
+            return Ok((sum.finish_128(), len));
         }
-        sum.update(&block[..n]);
+        sum.write(&block[..n]);
         len += n as u64;
     }
 }

@@ -4,17 +4,17 @@ use crate::error::ArchiveError;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 /// The checksum of all bytes of a log, and their number.
 pub(crate) fn sum(path: &Path) -> Result<(u128, u64), ArchiveError> {
     let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
-    let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 18], 0);
+    let (mut sum, mut block, mut len) = (XxHash3_128::new(), vec![0; 1 << 18], 0);
     loop {
         match file.read(&mut block).map_err(ArchiveError::io("reading the log", path))? {
-            0 => return Ok((sum.digest128(), len)),
+            0 => return Ok((sum.finish_128(), len)),
             n => {
-                sum.update(&block[..n]);
+                sum.write(&block[..n]);
                 len += n as u64;
             }
         }

@@ -10,7 +10,7 @@ use crate::{Archive, TestId};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
@@ -30,7 +30,7 @@ pub struct IncomingLog {
 /// A log, unpacked so far.
 struct Bounded {
     to: LogBuffer,
-    sum: Xxh3,
+    sum: XxHash3_128,
     /// Bytes that are still to come.
     left: u64,
     /// Why it cannot be kept here.
@@ -67,7 +67,7 @@ pub enum Unfit {
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
-        self.sum.update(bytes);
+        self.sum.write(bytes);
         match &mut self.to {
             LogBuffer::Memory(text) => text.extend_from_slice(bytes),
             LogBuffer::File(file) => {
@@ -99,7 +99,7 @@ impl IncomingLog {
         } else {
             LogBuffer::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
         };
-        let mut out = Decoder::new(Bounded { to, sum: Xxh3::new(), left: bytes, failed: None })
+        let mut out = Decoder::new(Bounded { to, sum: XxHash3_128::new(), left: bytes, failed: None })
             .map_err(Unfit::Packed)?;
         out.window_log_max(MAX_WINDOW_LOG).map_err(Unfit::Packed)?;
         Ok(IncomingLog { out, hash })
@@ -130,7 +130,7 @@ impl IncomingLog {
         if log.left > 0 {
             return Err(Unfit::Other("it is shorter than was said"));
         }
-        if log.sum.digest128() != self.hash {
+        if log.sum.finish_128() != self.hash {
             return Err(Unfit::Other("it has another checksum than was said"));
         }
         Ok(match log.to {

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::iter::Peekable;
 use std::path::Path;
 use std::vec::IntoIter;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 /// Everything of a test that is no packet, as it stands in the metadata of a file or of a table of packets.
 #[derive(Clone, Debug)]
@@ -241,17 +241,17 @@ pub(crate) const CHANGED: &str = "it changed while it was read: it is added when
 /// The lines of a file, and the checksum of all that was read.
 pub(crate) struct ChecksumReader {
     input: BufReader<File>,
-    sum: Xxh3,
+    sum: XxHash3_128,
 }
 
 impl ChecksumReader {
     pub fn open(path: &Path) -> Result<ChecksumReader, ArchiveError> {
         let log = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
-        Ok(ChecksumReader { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() })
+        Ok(ChecksumReader { input: BufReader::with_capacity(1 << 18, log), sum: XxHash3_128::new() })
     }
 
     pub fn sum(&self) -> u128 {
-        self.sum.digest128()
+        self.sum.finish_128()
     }
 }
 
@@ -267,7 +267,7 @@ const MAX_ROW_BYTES: u64 = 4096;
 impl LineInput for ChecksumReader {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
         let read = self.input.by_ref().take(MAX_ROW_BYTES).read_until(b'\n', line)?;
-        self.sum.update(line);
+        self.sum.write(line);
         Ok(read > 0)
     }
 }

@@ -12,7 +12,7 @@ use jitlat_core::{WallTime, quantity};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use std::fs;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Files up to this size are put together.
 const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
@@ -169,7 +169,7 @@ impl Archive {
         }
         let (mut moved, mut block) = (Vec::new(), ColumnBlock::default());
         let names: String = files.iter().map(|f| f.name.as_str()).collect();
-        let name = format!("{:016x}.parquet", xxh3_64(names.as_bytes()));
+        let name = format!("{:016x}.parquet", XxHash3_64::oneshot(names.as_bytes()));
         let mut writer = PacketFileWriter::create(&self.root.join("tmp").join(&name))?;
         let mut group = 0u64;
         for file in &files {

@@ -154,7 +154,7 @@ impl SavedAnalysis {
             return Err(StateError::Version(String::from_utf8_lossy(&version[..end]).into_owned()));
         };
         let (sum, body) = rest.split_at_checked(SUM).ok_or(StateError::Damaged)?;
-        if sum != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
+        if sum != twox_hash::XxHash3_64::oneshot(body).to_le_bytes() {
             return Err(StateError::Damaged);
         }
         let impossible = |reason: String| StateError::Impossible(reason);
@@ -251,7 +251,7 @@ impl SavedAnalysis {
 /// A state with arbitrary contents, for tests that try to break [`SavedAnalysis::load`].
 #[doc(hidden)]
 pub fn seal(body: &[u8]) -> Vec<u8> {
-    [FIRST_LINE, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()
+    [FIRST_LINE, &twox_hash::XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
 /// How many tests a session covers.

@@ -11,7 +11,7 @@ use crate::rounds::{Rounds, UNLIMITED};
 use crate::window::{DAY, MONDAY, WEEK};
 use jitlat_core::{Span, WallTime};
 use std::collections::{BTreeMap, HashMap};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Pings of targets that a host has under way in one slot: each is a socket and a thread.
 pub const MAX_CONCURRENT_PINGS: u32 = 64;
@@ -117,7 +117,7 @@ impl Scheduled {
             starts,
             periods,
             enough: Span(whole.unwrap_or(DAY)),
-            seed: xxh3_64(test.name.as_bytes()),
+            seed: XxHash3_64::oneshot(test.name.as_bytes()),
             spread: test.spread,
         }
     }
@@ -165,7 +165,7 @@ impl Scheduled {
         bytes[8..16].copy_from_slice(&p.to_le_bytes());
         bytes[16..20].copy_from_slice(&pair.first.to_le_bytes());
         bytes[20..].copy_from_slice(&pair.second.to_le_bytes());
-        Some(begins + Span((xxh3_64(&bytes) % self.spread.0 as u64) as i64))
+        Some(begins + Span((XxHash3_64::oneshot(&bytes) % self.spread.0 as u64) as i64))
     }
 }
 

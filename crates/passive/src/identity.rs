@@ -8,7 +8,7 @@ use super::packet;
 use super::packet::{IpPacket, TCP, UDP, tcp, udp};
 use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// Bytes of payload in the name of a UDP packet.
 const UDP_PAYLOAD: usize = 40;
@@ -62,7 +62,7 @@ pub type Identity = u64;
 /// The name with a salt that both points share: equal if the names are equal, and useless to a host that has collected
 /// names with another salt.
 pub fn salted(name: Identity, salt: u64) -> Identity {
-    xxh3_64_with_seed(&name.to_be_bytes(), salt)
+    XxHash3_64::oneshot_with_seed(salt, &name.to_be_bytes())
 }
 
 impl IdentityRule {
@@ -93,7 +93,7 @@ impl IdentityRule {
             Some(Direction::Up) => 1,
             Some(Direction::Down) => 2,
         };
-        Some(xxh3_64_with_seed(&b.bytes[..b.len], seed))
+        Some(XxHash3_64::oneshot_with_seed(seed, &b.bytes[..b.len]))
     }
 }
 

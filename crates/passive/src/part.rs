@@ -257,7 +257,7 @@ pub enum PartError {
 
 /// A state's bytes: its first line, a checksum, and the body.
 pub(super) fn seal(first_line: &[u8], body: &[u8]) -> Vec<u8> {
-    [first_line, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()
+    [first_line, &twox_hash::XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
 /// Why bytes have no body.
@@ -288,7 +288,7 @@ pub(super) fn unseal<'a>(
         return Err(if bytes.starts_with(any_version) { NotSealed::Version } else { NotSealed::Other });
     };
     let (sum, body) = rest.split_at_checked(SUM).ok_or(NotSealed::Damaged)?;
-    match sum == xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
+    match sum == twox_hash::XxHash3_64::oneshot(body).to_le_bytes() {
         true => Ok(body),
         false => Err(NotSealed::Damaged),
     }

@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 /// A part of a file with the checksum of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,13 @@ pub(crate) struct PacketFileWriter {
 /// Output that knows the checksum of what was written since it was last asked.
 struct ChecksumWriter {
     file: BufWriter<File>,
-    sum: Xxh3,
+    sum: XxHash3_128,
 }
 
 impl Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_all(bytes)?;
-        self.sum.update(bytes);
+        self.sum.write(bytes);
         Ok(bytes.len())
     }
 
@@ -64,8 +64,8 @@ impl Write for ChecksumWriter {
 
 impl ChecksumWriter {
     fn take(&mut self) -> u128 {
-        let sum = self.sum.digest128();
-        self.sum.reset();
+        let sum = self.sum.finish_128();
+        self.sum = XxHash3_128::new();
         sum
     }
 }
@@ -111,7 +111,7 @@ impl PacketFileWriter {
     /// Begins a file at `path`, which nobody else uses.
     pub fn create(path: &Path) -> Result<PacketFileWriter, ArchiveError> {
         let file = File::create(path).map_err(ArchiveError::io("creating", path))?;
-        let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: Xxh3::new() };
+        let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: XxHash3_128::new() };
         let made = schema().and_then(|schema| SerializedFileWriter::new(out, schema, properties()));
         let mut writer = PacketFileWriter { path: path.to_owned(), parquet: None, row_groups: Vec::new() };
         writer.parquet = Some(made.map_err(|e| failed(path, e))?);

@@ -23,7 +23,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 /// Most bytes of a row group or a footer: the largest that is written has some hundred megabytes.
 const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
@@ -127,7 +127,7 @@ fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveErr
     if bytes.len() as u64 != piece.bytes {
         return Err(damaged("it is shorter than it was".to_owned()));
     }
-    if xxh3_128(&bytes) != piece.sum {
+    if XxHash3_128::oneshot(&bytes) != piece.sum {
         return Err(damaged(format!("the bytes from {} on are not those that were written", piece.start)));
     }
     Ok(bytes.into())
@@ -160,7 +160,7 @@ impl StoredFile {
             let whole =
                 file.seek(SeekFrom::Start(start)).and_then(|_| (&file).take(bytes).read_to_end(&mut all));
             whole.map_err(ArchiveError::io("reading", path))?;
-            Ok((Piece { start, bytes, rows, sum: xxh3_128(&all) }, all))
+            Ok((Piece { start, bytes, rows, sum: XxHash3_128::oneshot(&all) }, all))
         };
         let (footer, bytes) = read(start, size, 0)?;
         let metadata = decode(path, &bytes)?;

@@ -155,7 +155,7 @@ impl AlertMachine {
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
         let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
-            fingerprint: xxhash_rust::xxh3::xxh3_64(rule.kind.to_string().as_bytes()),
+            fingerprint: twox_hash::XxHash3_64::oneshot(rule.kind.to_string().as_bytes()),
             rule: rule.clone(),
         };
         let here = |rule: &&AlertRule| rule.is_judged_at(host);

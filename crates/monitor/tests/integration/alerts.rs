@@ -103,8 +103,9 @@ fn three_of_five_fire_and_what_lies_between_neither_fires_nor_resolves() {
 fn a_rule_is_known_again_by_another_process() {
     let mut kept = Kept::new("[[alert]]\nname = \"x\"\nif = [\"loss>1%\", \"worse\"]\nof = \"2 of 3\"\n");
     kept.judge(&result(0, "loss", 0.02), 1);
-    let rule =
-        xxhash_rust::xxh3::xxh3_64(b"loss>1% or worse in 2 of 3, until  in 2, against 604800000000000 ns");
+    let rule = twox_hash::XxHash3_64::oneshot(
+        b"loss>1% or worse in 2 of 3, until  in 2, against 604800000000000 ns",
+    );
     let state = kept.states.values().next().unwrap();
     assert!(state.contains(&format!("\"rule\":{rule},")), "{state}");
     kept.restart(2);

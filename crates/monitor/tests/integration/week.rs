@@ -12,7 +12,7 @@ use jitlat_monitor::{Agenda, Model, Timetable};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const HOSTS: usize = 50;
 /// A Monday; true time counts from here.
@@ -72,7 +72,7 @@ fn is_away(host: usize, at: i64) -> bool {
 fn wall(host: usize, at: i64) -> WallTime {
     let steps = STEPS.iter().filter(|(who, when, _)| *who == host && hour(at) >= *when);
     // Clocks differ by less than the guard time.
-    let offset = (xxh3_64(&host.to_le_bytes()) % 400) as i64 * 1_000_000 - 200_000_000;
+    let offset = (XxHash3_64::oneshot(&host.to_le_bytes()) % 400) as i64 * 1_000_000 - 200_000_000;
     WallTime(BEGIN + at + offset + steps.map(|(_, _, by)| by * SECOND).sum::<i64>())
 }
 
@@ -109,7 +109,7 @@ struct World {
 impl World {
     fn draw(&mut self, of: u64) -> u64 {
         self.draws += 1;
-        xxh3_64(&self.draws.to_le_bytes()) % of
+        XxHash3_64::oneshot(&self.draws.to_le_bytes()) % of
     }
 
     fn begin(&mut self, host: usize, at: i64) {

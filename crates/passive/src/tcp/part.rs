@@ -51,7 +51,7 @@ impl ConnectionShare {
             room[..16].copy_from_slice(&address.to_be_bytes());
             room[16..].copy_from_slice(&port.to_be_bytes());
         }
-        xxhash_rust::xxh3::xxh3_64(&key) % u64::from(self.of) == u64::from(self.number - 1)
+        twox_hash::XxHash3_64::oneshot(&key) % u64::from(self.of) == u64::from(self.number - 1)
     }
 
     fn is_possible(&self) -> bool {

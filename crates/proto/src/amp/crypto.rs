@@ -2,9 +2,8 @@
 //! §3.4): AES-128-CBC in each direction, and in every message an HMAC-SHA1, cut to 128 bits, over
 //! everything since the one before.
 
-use super::cbc::{Decryptor, Encryptor};
 use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes::cipher::{BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, KeyInit, KeyIvInit};
 use core::fmt;
 use hmac::{Hmac, HmacReset, Mac};
 use sha1::Sha1;
@@ -20,16 +19,24 @@ pub(crate) const MIN_ROUNDS: u32 = 1024;
 /// minutes.
 pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
+fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
+    cbc::Encryptor::new(&(*key).into(), &(*iv).into())
+}
+
+fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
+    cbc::Decryptor::new(&(*key).into(), &(*iv).into())
+}
+
 /// Encrypts as many whole blocks as `bytes` has.
 pub(crate) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
-    let mut cbc = Encryptor::new(key, &[0; 16]);
+    let mut cbc = encryptor(key, &[0; 16]);
     let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.encrypt_blocks(blocks);
 }
 
 /// Undoes [`encrypt`].
 pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
-    let mut cbc = Decryptor::new(key, &[0; 16]);
+    let mut cbc = decryptor(key, &[0; 16]);
     let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.decrypt_blocks(blocks);
 }
@@ -103,12 +110,12 @@ pub(crate) struct Forged;
 
 /// Bytes to be sent: unprotected until `protect` is called.
 #[derive(Default)]
-pub struct OutgoingBytes(Option<(Encryptor, HmacReset<Sha1>)>);
+pub struct OutgoingBytes(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
 impl OutgoingBytes {
     /// From here on, encrypt with `keys`, beginning with `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
-        self.0 = Some((Encryptor::new(&keys.aes, iv), running_mac(&keys.hmac)));
+        self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
     }
 
     /// Appends `message`, whole blocks without an HMAC of their own, to `out`. The next HMAC covers them.
@@ -136,7 +143,7 @@ impl OutgoingBytes {
 /// Received bytes: unprotected until `protect` is called.
 #[derive(Default)]
 pub struct IncomingBytes {
-    cipher: Option<(Decryptor, HmacReset<Sha1>)>,
+    cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
     /// Received and not decrypted yet: less than a block.
     raw: Vec<u8>,
     /// Decrypted and not consumed yet.
@@ -156,7 +163,7 @@ impl IncomingBytes {
 
     /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
-        self.cipher = Some((Decryptor::new(&keys.aes, iv), running_mac(&keys.hmac)));
+        self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
     }

@@ -11,7 +11,6 @@
 //! The cryptography is from 2006 (SHA-1, no protection against replay, passphrases that can be guessed from one
 //! recorded set-up): it is for compatibility, and not recommended.
 
-mod cbc;
 pub mod connection;
 pub mod crypto;
 pub mod message;
