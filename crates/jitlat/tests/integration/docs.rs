@@ -64,7 +64,7 @@ fn shown_sessions_are_true() {
             blocks.fetch_add(1, Ordering::Relaxed);
         }
         if std::env::var_os("UPDATE_SESSIONS").is_some() && !printed.is_empty() {
-            fs::write(page, with_outputs(&text, printed)).unwrap();
+            fs::write(page, with_outputs(&text, &printed)).unwrap();
         }
     });
     assert!(blocks.into_inner() > 0, "no console block was found: is this test looking in the right place?");
@@ -170,7 +170,7 @@ fn console_blocks(page: &str) -> Vec<Block> {
 
 /// `page` with these outputs in place of those of its steps, each with the line number of its command. What was shortened
 /// with `...` stays.
-fn with_outputs(page: &str, outputs: Vec<(usize, Vec<String>)>) -> String {
+fn with_outputs(page: &str, outputs: &[(usize, Vec<String>)]) -> String {
     let mut lines: Vec<&str> = page.lines().collect();
     for (line, output) in outputs.iter().rev() {
         let shown = lines[*line..].iter().take_while(|l| !l.starts_with("$ ") && l.trim() != "```").count();
@@ -383,7 +383,7 @@ fn most_words_must_be_printed() {
 fn outputs_of_a_page_are_replaced() {
     let page = "# A\n```console\n$ a\n1\n2\n$ b\n```\n\n```console\n$ c\n3\n$ d\n...\n4\n```\n";
     let output = |line: usize, text: &str| (line, vec![text.to_owned()]);
-    let new = with_outputs(page, vec![output(3, "x"), output(6, "y"), output(10, "z"), output(12, "w")]);
+    let new = with_outputs(page, &[output(3, "x"), output(6, "y"), output(10, "z"), output(12, "w")]);
     assert_eq!(new, "# A\n```console\n$ a\nx\n$ b\ny\n```\n\n```console\n$ c\nz\n$ d\n...\n4\n```\n");
 }
 
