@@ -7,7 +7,7 @@ use jitlat_core::Summary;
 use jitlat_instruments::passive::{CaptureSource, Passive, TcpCaptures};
 use jitlat_instruments::{Analyses, Stop, Unobserved};
 use jitlat_passive::tcp::TcpResult;
-use jitlat_passive::{PassiveResult, PingFigures};
+use jitlat_passive::{PassiveResult, PingFigures, StreamObserver};
 use jitlat_report::text::{self, PassiveExtras};
 use jitlat_store::passive::{spp_document, tcp_document};
 use pyo3::prelude::*;
@@ -55,10 +55,10 @@ impl Captured {
 pub fn spp(py: Python<'_>, reference: PathBuf, monitor: PathBuf) -> PyResult<Captured> {
     py.detach(|| {
         let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path]));
-        let mut analyses = Analyses::new(Wanted::default().options());
+        let mut analyses = StreamObserver(Analyses::new(Wanted::default().options()));
         let settings = Passive { records: true, ..Passive::default() };
         let outcome = settings.follow_captures(points, &Stop::new(), &mut analyses).map_err(failed)?;
-        let ways = analyses.finish();
+        let ways = analyses.0.finish();
         let ways: Vec<&Summary> = ways.iter().map(|way| &way.summary).collect();
         let result: &PassiveResult = &outcome.result;
         Ok(Captured {

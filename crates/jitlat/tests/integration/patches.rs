@@ -1,7 +1,7 @@
 //! An addition appears everywhere: three patches, each with one new file, its two lines in a list and a row of the
 //! documentation, are applied to a copy of the sources, compiled and tried.
 //!
-//! Slow: `just patches`, and `.ci/run`.
+//! Slow: `just patches`, part of `just full`.
 
 use crate::listening;
 use crate::network;
