@@ -1,6 +1,6 @@
 //! [`IncomingLog`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
 //!
-//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MAX_PREPARED_BYTES`] bytes is at hand as a
+//! The sender states the length of the log; one that unpacks to more is refused at that byte. A log of up to [`MAX_PREPARED_BYTES`] bytes is at hand as a
 //! whole, a longer one goes into a file in `tmp/`.
 
 use crate::add::AddOutcome;

@@ -67,7 +67,7 @@ impl OtherLines {
         zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
     }
 
-    /// What [`OtherLines::to_bytes`] wrote; `None` if it was something else.
+    /// Reads the bytes that [`OtherLines::to_bytes`] wrote; `None` if they are something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
         jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }

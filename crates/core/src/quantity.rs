@@ -2,8 +2,8 @@
 //! exactly 100 000 000 ns.
 
 use crate::time::{SECOND, Span};
+use core::net::{IpAddr, SocketAddr};
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 /// A text that is not a quantity, with a hint how to write one.

@@ -1,4 +1,4 @@
-//! What stored data must hold to be the state of an analysis.
+//! Limits that stored data must keep to be the state of an analysis.
 
 /// More rows than any test has: sums of counts below this cannot overflow.
 pub(crate) const MOST_ROWS: u64 = 1 << 48;
