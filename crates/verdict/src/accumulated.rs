@@ -8,7 +8,7 @@ use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
 use super::severity::{Experience, Waits, of_outage};
 use super::steps::StepReason;
-use jitlat_core::answer::CauseId;
+use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
 };
@@ -168,13 +168,21 @@ pub fn judgement(
         base_ns: min.and_then(|min| smallest_one_way(min, clock, round_trip, so_far.was_set)),
     };
     let found = so_far.found;
-    Some(conclude(CaseFindings { found, lived, known, received, duration }, session, profiles))
+    Some(conclude(
+        CaseFindings { found, lived, known, received, duration, gaps: Severity::Good },
+        session,
+        profiles,
+    ))
 }
 
 /// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
-    let of_loss =
-        |f: &&FoundCause| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
+    let of_loss = |f: &&FoundCause| {
+        matches!(
+            f.cause.id,
+            CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing | CauseId::PeriodicLoss
+        )
+    };
     let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
@@ -205,6 +213,7 @@ fn is_a_law(id: CauseId) -> bool {
         CauseId::RandomLoss
             | CauseId::BurstyLoss
             | CauseId::Policing
+            | CauseId::PeriodicLoss
             | CauseId::Reordering
             | CauseId::Duplication
             | CauseId::SizeDependent

@@ -5,7 +5,7 @@ use super::causes::{FoundCause, RULES};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{effect_of_delay, effect_of_jitter, effect_of_missing, headline};
 use super::severity::{Experience, Played, of_outage};
-use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
@@ -27,6 +27,8 @@ pub(super) struct CaseFindings {
     pub received: u64,
     /// From the first packet to the end of what is known, in seconds.
     pub duration: f64,
+    /// Severity of gaps within bursts of loss.
+    pub gaps: Severity,
 }
 
 /// Judges a test by its evidence, for its users in these `profiles`.
@@ -38,19 +40,19 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
         known: case.known,
         received: material.came.len(),
         duration: case.duration,
+        gaps: case.of_gaps(),
     };
     conclude(findings, material.session, profiles)
 }
 
 /// What the `findings` in the test of `session` mean for its users.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, known, received, duration } = findings;
+    let CaseFindings { mut found, lived, known, received, duration, gaps } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // What needs no statistics may still be said.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
     }
-    sort(&mut found);
     let played = lived.best();
     let outages: Vec<f64> = found
         .iter()
@@ -69,9 +71,13 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         // However few were sent.
         _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
         _ if !enough || received == 0 => Severity::Unknown,
-        Some(p) => p.severity.max(gone).max(felt_besides(&found)),
+        Some(p) => p.severity.max(gone).max(gaps).max(felt_besides(&found)),
         None => Severity::Unknown,
     };
+    if let Some(played) = played.filter(|_| severity > Severity::Unknown) {
+        agree(&mut found, &played, &lived, severity);
+    }
+    sort(&mut found);
     let felt = played.and_then(|p| strongest_effect(&p, &lived));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
@@ -98,6 +104,25 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
         _ if missing == worst => Some(effect_of_missing(played.missing)),
         Some(delay) if wait < worst => Some(effect_of_delay(delay)),
         _ => Some(effect_of_jitter(played.buffer_ns)),
+    }
+}
+
+/// Makes the severities of the path's causes agree with that of the answer, so that headline and evidence do not contradict
+/// each other where both are near a limit: the cause of what users notice is as severe as the answer, and none is more
+/// severe.
+fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
+    let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
+    for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {
+        let explains = match cause.id {
+            CauseId::Queue => {
+                wait == severity && 2 * cause.magnitude_ns.unwrap_or(0).saturating_abs() >= played.buffer_ns
+            }
+            CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing | CauseId::PeriodicLoss => {
+                missing == severity && 2.0 * cause.magnitude.unwrap_or(0.0) >= played.missing
+            }
+            _ => false,
+        };
+        cause.severity = if explains { severity } else { cause.severity.min(severity) };
     }
 }
 

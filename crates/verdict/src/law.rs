@@ -1,7 +1,9 @@
 //! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
 
+use super::clustering::{Clustering, MIN_RATIO};
 use super::delays::{Delays, SendPattern};
 use super::losses::{LossTimes, Pattern, Scattered};
+use super::periodic::LossPeriod;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::seqset::SeqRun;
@@ -16,6 +18,8 @@ pub enum LossManner {
     Bursty,
     /// Packets above a rate.
     Policed,
+    /// At regular times.
+    Periodic,
     /// Packets of one size.
     BySize(u16),
 }
@@ -33,8 +37,29 @@ pub struct LossLaw {
     pub packets: [u64; 2],
     /// How they are distributed.
     pub pattern: Pattern,
+    /// Groups of losses that are near each other, and the packets lost in one of them on average.
+    pub clusters: [f64; 2],
+    /// Their period, if they are periodic.
+    pub period: Option<LossPeriod>,
+    /// Whether they are confined to a part of the test.
+    pub is_part: bool,
     /// How sure the manner is, 0…1.
     pub confidence: f64,
+}
+
+/// The manner of some losses, and what it rests on.
+#[derive(Clone, Copy, Debug)]
+struct FoundManner {
+    manner: LossManner,
+    confidence: f64,
+    clustering: Option<Clustering>,
+    period: Option<LossPeriod>,
+}
+
+impl FoundManner {
+    const fn new(manner: LossManner, confidence: f64) -> FoundManner {
+        FoundManner { manner, confidence, clustering: None, period: None }
+    }
 }
 
 /// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
@@ -43,8 +68,18 @@ const ALLOWED_LOSS: f64 = 1e-3;
 const MIN_LOSSES: u64 = 4;
 /// One chance in a hundred that losses without a law look like it, on either side.
 const MIN_Z: f64 = 2.576;
-/// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
-const MIN_BURST_RATIO: f64 = 1.25;
+/// Losses are confined to a part of a test if this share of them is in it. Of losses in many clusters the densest part has
+/// less, and the clusters are what is to be named.
+const MIN_CONFINED: f64 = 0.85;
+/// Shares of packets up to which periodic losses are no rate limit: one that lets 11 of 12 packets through is hardly set on purpose.
+const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
+/// Shares up to which they are none if events are at least [`MIN_LONG_PERIOD_NS`] apart, where no token bucket is filled so rarely.
+const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
+const MIN_LONG_PERIOD_NS: f64 = 450e6;
+/// Share up to which exactly one packet of so many is no rate limit, whenever that begins.
+const MAX_EXACT_SHARE: f64 = 0.125;
+/// A rate limit drops nothing before its bucket is empty; this share of packets and more shows the bucket.
+const MIN_BUCKET_SHARE: f64 = 0.05;
 
 impl LossLaw {
     /// Of the losses `all` among the packets `known`, if there are enough to speak of.
@@ -61,10 +96,17 @@ impl LossLaw {
         if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
-        let stretch = all.stretch();
+        let is_confined = |part: &Scattered| part.lost() as f64 >= MIN_CONFINED * lost as f64;
+        let stretch = all.stretch().filter(|s| is_confined(&all.within(*s)));
         let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
         let pattern = part.pattern();
-        let (manner, confidence) = manner(material, known, delays, &part, pattern);
+        let found = manner(material, known, delays, &part, pattern);
+        let FoundManner { manner, confidence, clustering, period } = found;
+        let clusters = match clustering {
+            Some(clustering) => clustering.clusters(&part),
+            None => part.runs.len() as u64,
+        };
+        let clusters = [clusters as f64, part.lost() as f64 / clusters.max(1) as f64];
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
@@ -74,7 +116,8 @@ impl LossLaw {
             None if begins_late => [first, end],
             None => [0, end],
         };
-        Some(LossLaw { manner, ratio: all.ratio(), lost, packets, pattern, confidence })
+        let (ratio, is_part) = (all.ratio(), stretch.is_some());
+        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, is_part, confidence })
     }
 }
 
@@ -84,31 +127,53 @@ fn manner(
     delays: &Delays<'_>,
     part: &Scattered,
     pattern: Pattern,
-) -> (LossManner, f64) {
+) -> FoundManner {
     if let Some(size) = by_size(material, known, part) {
-        return (LossManner::BySize(size), 0.95);
+        return FoundManner::new(LossManner::BySize(size), 0.95);
     }
-    if lets_even_rate_through(delays, &LossTimes::new(delays, material.session), part) {
-        return (LossManner::Policed, 0.9);
+    let departures = LossTimes::new(delays, material.session);
+    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part));
+    if period.is_some() {
+        return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.9) };
+    }
+    if lets_even_rate_through(delays, &departures, part) {
+        return FoundManner::new(LossManner::Policed, 0.9);
     }
     let even = pattern.z.is_some_and(|z| z > MIN_Z) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
-        return (LossManner::Policed, 0.9);
+        return FoundManner::new(LossManner::Policed, 0.9);
     }
     if follows_rate(material, delays, part) {
-        return (LossManner::Policed, 0.8);
+        return FoundManner::new(LossManner::Policed, 0.8);
     }
-    match pattern.z {
-        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_BURST_RATIO => {
-            (LossManner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
-        }
+    if let Some(clustering) = Clustering::of(part) {
+        let confidence = if clustering.chance < 1e-6 { 0.95 } else { 0.85 };
+        let found = FoundManner::new(LossManner::Bursty, confidence);
+        return FoundManner { clustering: Some(clustering), ..found };
+    }
+    let (manner, confidence) = match pattern.z {
+        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_RATIO => (LossManner::Bursty, 0.8),
         // A handful of losses in two or three bursts.
         None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
         Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
         None => (LossManner::Random, 0.6),
+    };
+    FoundManner::new(manner, confidence)
+}
+
+/// Whether losses with `period` are what a token bucket drops: it takes packets above a rate at even distances, too, but
+/// only once it is empty, and a large share of them.
+fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
+    let share = part.ratio();
+    if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
+        return false;
     }
+    if share > MAX_PERIODIC_SHARE {
+        return share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
+    }
+    share >= MIN_BUCKET_SHARE && period.first as f64 > 1.25 * period.packets + 1.0
 }
 
 /// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.

@@ -16,6 +16,8 @@ pub struct PathLosses {
     pub runs: Vec<SeqRun>,
     /// Those of them that are outages.
     outage: Vec<bool>,
+    /// Length in ns of those that are long enough to be noticed as gaps.
+    gaps: Vec<Option<i64>>,
 }
 
 /// The shortest outage, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix I fades to
@@ -23,6 +25,28 @@ pub struct PathLosses {
 const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// The shortest outage of which nothing else speaks for bursts, in ns and packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
+/// Part of a minimum length that is enough: five packets of 20 ms take 100 ms give or take some microseconds.
+const LENGTH_TOLERANCE: f64 = 0.97;
+/// So many gaps at most are events of their own where there are no other losses.
+const MAX_LONE_OUTAGES: usize = 6;
+/// Lengths that vary by more, as deviation over mean, are those of bursts: geometric ones vary by nearly 1.
+const MAX_LENGTH_VARIATION: f64 = 0.5;
+/// Fewer runs do not show how lengths vary.
+const MIN_RUNS_FOR_VARIATION: usize = 6;
+/// So long a gap needs three packets only, in ns.
+const LONG_GAP_NS: i64 = 1_000_000_000;
+
+fn reaches(time: i64, least: i64) -> bool {
+    time as f64 >= LENGTH_TOLERANCE * least as f64
+}
+
+/// Deviation of lengths over their mean.
+fn variation(lengths: &[u64]) -> f64 {
+    let n = lengths.len().max(1) as f64;
+    let mean = lengths.iter().sum::<u64>() as f64 / n;
+    let variance = lengths.iter().map(|l| (*l as f64 - mean).powi(2)).sum::<f64>() / n;
+    variance.sqrt() / mean.max(1.0)
+}
 
 impl PathLosses {
     /// Of `runs` among `sent` packets, `length` being the time in ns that a run took.
@@ -34,27 +58,38 @@ impl PathLosses {
         // Runs as long as this come up once in a hundred tests where runs are geometric with this median.
         let stay = 0.5f64.powf(1.0 / median as f64);
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
+        let is_gap = |run: &SeqRun| {
+            let time = length(run);
+            let packets = if time >= LONG_GAP_NS { 3 } else { MIN_LONE_OUTAGE.1 };
+            run.len >= packets && reaches(time, MIN_LONE_OUTAGE.0)
+        };
+        // Gaps of about one length and nothing else are events; lengths that vary as chance makes them are bursts.
+        let vary = variation(&lengths) > MAX_LENGTH_VARIATION;
+        let only_gaps = count <= MAX_LONE_OUTAGES && !vary && runs.iter().all(is_gap);
+        let of_bursts = vary && count >= MIN_RUNS_FOR_VARIATION;
         let outage = |run: &SeqRun| {
             let time = length(run);
-            let packets = if time >= 1_000_000_000 { 3 } else { MIN_LONE_OUTAGE.1 };
-            if run.len < packets || time < MIN_LONE_OUTAGE.0 {
+            if !is_gap(run) {
                 return false;
             }
             match count {
                 1 => true,
+                _ if only_gaps => true,
                 // Few and long: no burst of a lossy path, each of them an event.
-                2..=12 if time >= MIN_OUTAGE_NS && run.len >= 8 && median >= 8 => true,
-                _ if median >= 8
-                    && time >= 2 * MIN_OUTAGE_NS
-                    && length(&SeqRun { start: run.start, len: median }) >= MIN_OUTAGE_NS =>
+                2..=12 if !of_bursts && reaches(time, MIN_OUTAGE_NS) && run.len >= 8 && median >= 8 => true,
+                _ if !of_bursts
+                    && median >= 8
+                    && reaches(time, 2 * MIN_OUTAGE_NS)
+                    && reaches(length(&SeqRun { start: run.start, len: median }), MIN_OUTAGE_NS) =>
                 {
                     true
                 }
-                _ => time >= MIN_OUTAGE_NS && run.len as f64 >= unlikely + 1.0,
+                _ => reaches(time, MIN_OUTAGE_NS) && run.len as f64 >= unlikely + 1.0,
             }
         };
+        let gaps = runs.iter().map(|run| is_gap(run).then(|| length(run))).collect();
         let outage = runs.iter().map(outage).collect();
-        PathLosses { sent, runs, outage }
+        PathLosses { sent, runs, outage, gaps }
     }
 
     /// Takes every run for scattered losses if `is_limit` says so of all of them.
@@ -63,6 +98,15 @@ impl PathLosses {
         if is_limit(&Scattered { sent: self.sent, runs }) {
             self.outage.fill(false);
         }
+    }
+
+    /// The longest gap that is not an outage, and the sum of all, in seconds.
+    pub fn gaps(&self) -> [f64; 2] {
+        let gaps =
+            self.gaps.iter().zip(&self.outage).filter(|(_, outage)| !**outage).filter_map(|(gap, _)| *gap);
+        let (longest, total) =
+            gaps.fold((0, 0i64), |(longest, total), gap| (gap.max(longest), total.saturating_add(gap)));
+        [longest as f64 / 1e9, total as f64 / 1e9]
     }
 
     /// The outages.

@@ -1,7 +1,7 @@
 //! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
 
 use super::sentences::profiles as sentences;
-use super::severity::{Experience, Played};
+use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
 use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::stat::wilson95;
@@ -44,6 +44,9 @@ pub struct Profile {
 fn half_a_minute() -> f64 {
     30.0
 }
+
+/// Rating R of speech, lower ends of good, fair and poor (ITU-T G.109).
+const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
 
 /// The profiles judged in every answer, unless others are asked for. Code points are those of RFC 4594 for the class of
 /// the use; those of vehicles have none.
@@ -204,14 +207,15 @@ impl Profile {
             [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
         };
         let base = lived.base_ns.unwrap_or(0.0).max(0.0);
-        let judged = lived.buffers().map(|(buffer, missing)| {
+        let judged = lived.buffers(self.least_buffer()).map(|(buffer, missing)| {
             let delay = base + buffer as f64 + self.own_ms * 1e6;
             let events = (missing * lived.sent as f64).round() as u64;
             let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
             let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
-            let speech = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
+            let speech =
+                if self.speech { level(-rating, SPEECH_RATINGS.map(|r| -r)) } else { Severity::Good };
             (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
         });
         let judged: Vec<_> = judged.collect();
@@ -219,20 +223,32 @@ impl Profile {
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
         // Of those that do, the smallest that loses hardly more than the best.
         let mut fits = judged.iter().filter(|j| j.0 == least);
-        let recommended =
-            played.filter(|_| self.speech).and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns));
+        let recommended = played
+            .filter(|_| self.speech)
+            .and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns.max(self.least_buffer())));
         let (severity, late, gone, buffer, missing, delay, rating) =
             *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
         let known = lived.base_ns.is_some();
-        let because = match severity.max(interrupted.severity) {
+        let path = severity.max(interrupted.severity);
+        let judged = match path {
+            // A delay that is not known may make it worse than what is known.
+            Severity::Good | Severity::Fair if !known => Severity::Unknown,
+            Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
+            judged => judged,
+        };
+        let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
+        let because = match path {
+            _ if judged == Severity::Unknown && !known => sentences::delay_unknown(buffer, missing),
+            _ if judged == Severity::Unknown => sentences::too_few_packets(lived.sent, self.missing[1]),
             Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
-            _ if gone >= late => sentences::missing(missing),
-            _ if known => sentences::delay(delay),
-            _ => sentences::buffer(buffer),
+            _ if gone == severity => sentences::missing(missing, limit(self.missing)),
+            _ if late == severity && known => sentences::delay(delay, limit(self.delay_ms) * 1e6),
+            _ if late == severity => sentences::buffer(buffer, limit(self.delay_ms) * 1e6),
+            _ => sentences::rating(rating, limit(SPEECH_RATINGS)),
         };
         Some(Suitability {
-            severity: severity.max(interrupted.severity),
+            severity: judged,
             mos: self.speech.then(|| emodel::mos(rating)),
             missing,
             delay_ns: known.then_some(delay as i64),
@@ -240,6 +256,26 @@ impl Profile {
             because,
             limits: self.limits(known, sent),
         })
+    }
+
+    /// The smallest buffer that the use would have, in ns.
+    fn least_buffer(&self) -> i64 {
+        if self.speech {
+            return MIN_SPEECH_BUFFER_NS;
+        }
+        // A profile of very short delays has a smaller one.
+        MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
+    }
+
+    /// Whether `sent` packets, of which this share is `missing`, exclude with 95 % confidence that more are missing than a
+    /// fair path may lose.
+    fn is_shown(&self, missing: f64, sent: u64) -> bool {
+        let events = (missing * sent as f64).round() as u64;
+        let most = match events {
+            0 => 3.0 / sent.max(1) as f64,
+            _ => wilson95(events.min(sent), sent).map_or(1.0, |[_, high]| high),
+        };
+        most <= self.missing[1]
     }
 
     fn limits(&self, known: bool, sent: SentTraffic) -> Option<String> {
@@ -351,17 +387,17 @@ mod tests {
     fn a_use_bears_its_delay_exactly() {
         let of = |ns: i64| judged(&lived(Some(ns as f64), &[0; 1000], 0), Severity::Good);
         let border = |level| first(0..=SECOND, |ns| of(ns).severity >= level);
-        // 10 ms of them are its own.
+        // 10 ms of them are its own, and 1 ms is the smallest buffer.
         assert_eq!(
             [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
-            [40 * MS + 1, 90 * MS + 1, 190 * MS + 1]
+            [39 * MS + 1, 89 * MS + 1, 189 * MS + 1]
         );
-        let good = of(40 * MS);
-        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(0), 0.0));
+        let good = of(39 * MS);
+        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(MS), 0.0));
         assert_eq!(good.because, "50 ms one way with the buffer, 0.00 % missing");
-        assert_eq!(of(60 * MS).because, "70 ms one way with the buffer");
+        assert_eq!(of(59 * MS).because, "70 ms one way with the buffer, limit 50 ms");
         assert_eq!((good.mos, good.limits), (None, None));
-        assert_eq!(of(-60 * MS).delay_ns, Some(10 * MS), "a delay below 0 is none");
+        assert_eq!(of(-60 * MS).delay_ns, Some(11 * MS), "a delay below 0 is none");
     }
 
     #[test]
@@ -371,7 +407,7 @@ mod tests {
         };
         let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
         assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
-        assert_eq!(of(2000).because, "2.0 % missing");
+        assert_eq!(of(2000).because, "2.0 % missing, limit 1 %");
         // Of fifty packets not before the lower end of the interval reaches half the limit.
         let of =
             |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
@@ -388,11 +424,28 @@ mod tests {
     fn what_is_unknown_is_left_out_and_said() {
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
-        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Fair, None, Some(60 * MS)));
-        assert_eq!(of.because, "buffer of 60 ms alone");
+        // At least fair, and nobody knows how much worse.
+        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Unknown, None, Some(60 * MS)));
+        assert_eq!(of.because, "delay unknown; 0.00 % missing with a buffer of 60 ms");
         assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
         let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
-        assert_eq!(of.because, "buffer of 0 ns, 0.00 % missing");
+        assert_eq!((of.severity, of.buffer_ns), (Severity::Unknown, Some(MS)));
+        // What is poor without the delay is so with it.
+        let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 120 * MS).collect();
+        let of = judged(&lived(None, &waits, 0), Severity::Good);
+        assert_eq!(
+            (of.severity, of.because.as_str()),
+            (Severity::Poor, "buffer of 120 ms alone, limit 100 ms")
+        );
+    }
+
+    #[test]
+    fn few_packets_show_no_small_share() {
+        let telemetry = &PROFILES[4];
+        let of = |n: usize| telemetry.judge(&lived(Some(0.0), &vec![0; n], 0), None, NOT, AS_SENT).unwrap();
+        // 3 of 300 are 1 %, the limit of fair.
+        assert_eq!([of(299), of(300)].map(|suits| suits.severity), [Severity::Unknown, Severity::Good]);
+        assert_eq!(of(100).because, "100 packets cannot show less than 1 % missing");
     }
 
     #[test]
@@ -402,7 +455,10 @@ mod tests {
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "outages"));
         // Not where the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
-        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
+        assert_eq!(
+            (of.severity, of.because.as_str()),
+            (Severity::Poor, "102 ms one way with the buffer, limit 100 ms")
+        );
         let refused = |severity| Interruption::by_outages(Severity::Fair).or_refused(severity);
         let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
         assert_eq!(of(Severity::Fair).because, "outages");
@@ -421,7 +477,7 @@ mod tests {
             let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
             game.judge(&lived(Some(0.0), &waits, 0), None, NOT, AS_SENT).unwrap().buffer_ns
         };
-        assert_eq!([16, 17].map(buffer), [Some(0), Some(20 * MS)]);
+        assert_eq!([16, 17].map(buffer), [Some(MS), Some(20 * MS)]);
     }
 
     #[test]
@@ -433,9 +489,9 @@ mod tests {
             let played = Played { buffer_ns, missing: 0.0, rating: 90.0, severity: Severity::Good };
             profile.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().buffer_ns
         };
-        assert_eq!(of(0, voice), Some(0));
+        assert_eq!(of(0, voice), Some(10 * MS), "no player has a smaller one");
         assert_eq!(of(20 * MS, voice), Some(20 * MS));
-        assert_eq!(of(7 * MS, voice), Some(20 * MS), "none of those looked at");
+        assert_eq!(of(15 * MS, voice), Some(20 * MS), "none of those looked at");
         assert_eq!(of(0, &game()), Some(20 * MS), "of speech only");
     }
 
@@ -443,7 +499,7 @@ mod tests {
     fn speech_is_rated_too() {
         let voice = Profile { delay_ms: [1e4, 1e4, 1e4], ..PROFILES[0].clone() };
         let of = |ms: i64| voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, NOT, AS_SENT);
-        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(0, 0.0);
+        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(MIN_SPEECH_BUFFER_NS, 0.0);
         let below = |limit: f64| first(0..=3000, |ms| rating(ms) < limit);
         let border = |level| first(0..=3000, |ms| of(ms).unwrap().severity >= level);
         assert_eq!(
@@ -451,6 +507,8 @@ mod tests {
             [80.0, 70.0, 60.0].map(below)
         );
         assert_eq!(of(100).unwrap().mos, Some(emodel::mos(rating(100))));
+        let fair = of(below(80.0)).unwrap();
+        assert_eq!(fair.because, "speech rating R 80, limit 80");
     }
 
     #[test]

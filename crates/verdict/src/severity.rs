@@ -52,6 +52,11 @@ pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
     level(longest, OUTAGE_LIMITS).min(level(total / duration.max(total), UNAVAILABLE_LIMITS))
 }
 
+/// The smallest play-out buffer that is recommended, in ns: what two clocks and a program's timer need anyway.
+pub const MIN_BUFFER_NS: i64 = 1_000_000;
+/// The smallest play-out buffer of speech, in ns: half a packet of 20 ms. No player uses a smaller one.
+pub const MIN_SPEECH_BUFFER_NS: i64 = 10_000_000;
+
 /// How long packets wait beyond the smallest delay: the wait that a share of them exceeds.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
@@ -70,7 +75,17 @@ impl Waits {
             let x = delays.edf(Percent(p))?;
             Some((x.saturating_sub(min), 1.0 - delays.count_at_most(x) as f64 / n.max(1) as f64))
         };
-        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+        let later = |wait: i64| 1.0 - delays.count_at_most(min.saturating_add(wait)) as f64 / n.max(1) as f64;
+        Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
+    }
+
+    /// `points`, and the smallest buffers with the share that is `later` than each.
+    fn with_least(mut points: Vec<(i64, f64)>, later: impl Fn(i64) -> f64) -> Waits {
+        if !points.is_empty() {
+            points.extend([MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS].map(|wait| (wait, later(wait))));
+            points.sort_by_key(|(wait, _)| *wait);
+        }
+        Waits { points }
     }
 
     /// Of delays in order.
@@ -88,7 +103,8 @@ impl Waits {
             let x = order.edf(Percent(p))?;
             Some((x.saturating_sub(bounds[0]), 1.0 - at_most(x) as f64 / delays.len() as f64))
         };
-        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+        let later = |wait: i64| 1.0 - at_most(bounds[0].saturating_add(wait)) as f64 / delays.len() as f64;
+        Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 }
 
@@ -133,13 +149,14 @@ impl Played {
 }
 
 impl Experience {
-    /// Every buffer worth a look.
-    pub fn buffers(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+    /// Buffers of at least `least` ns, ascending, each with the share of packets that are lost or too late for it.
+    pub fn buffers(&self, least: i64) -> impl Iterator<Item = (i64, f64)> + '_ {
         let received = self.sent.saturating_sub(self.lost) as f64;
         let sent = self.sent.max(1) as f64;
         self.waits
             .points
             .iter()
+            .filter(move |(wait, _)| *wait >= least)
             .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
     }
 
@@ -155,7 +172,7 @@ impl Experience {
     /// of the best. None where nothing came.
     pub fn best(&self) -> Option<Played> {
         let played: Vec<Played> = self
-            .buffers()
+            .buffers(MIN_BUFFER_NS)
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
                 let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
@@ -271,10 +288,17 @@ mod tests {
     #[test]
     fn a_buffer_leaves_out_the_lost_and_the_late() {
         let lived = lived(&[(10, 300 * MS), (240, 40 * MS)]);
-        let buffers: Vec<(i64, f64)> = lived.buffers().collect();
+        let buffers: Vec<(i64, f64)> = lived.buffers(0).collect();
         // The median, three quarters, …, all of those that came.
-        assert_eq!(buffers.len(), SHARES.len());
-        for (k, wait, missing) in [(0, 0, 20.0 + 250.0), (2, 40 * MS, 20.0 + 10.0), (12, 300 * MS, 20.0)] {
+        assert_eq!(buffers.len(), SHARES.len() + 2);
+        let table = [
+            (0, 0, 20.0 + 250.0),
+            (2, MIN_BUFFER_NS, 20.0 + 250.0),
+            (3, MIN_SPEECH_BUFFER_NS, 20.0 + 250.0),
+            (4, 40 * MS, 20.0 + 10.0),
+            (14, 300 * MS, 20.0),
+        ];
+        for (k, wait, missing) in table {
             assert_eq!(buffers[k].0, wait);
             assert!((buffers[k].1 - missing / 1020.0).abs() < 1e-12, "{:?}", buffers[k]);
         }
@@ -304,7 +328,8 @@ mod tests {
         };
         // Nothing waits, nothing is missing: the delay alone, by the rating of speech.
         let rating = |ms: i64| {
-            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }.rating(0, 0.0)
+            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }
+                .rating(MIN_BUFFER_NS, 0.0)
         };
         let falls_below = |limit: f64| first(0..=2000, |ms| rating(ms) < limit);
         assert_eq!(
@@ -324,7 +349,7 @@ mod tests {
         for wait in (1..40).map(|k| k * MS) {
             let lived = Experience { lost: 0, sent: 1000, ..lived(&[(2, wait), (60, wait / 2)]) };
             let rated: Vec<(i64, f64)> =
-                lived.buffers().map(|(b, missing)| (b, lived.rating(b, missing))).collect();
+                lived.buffers(MIN_BUFFER_NS).map(|(b, missing)| (b, lived.rating(b, missing))).collect();
             let best = lived.best().unwrap();
             assert_eq!(best.severity, Severity::Good);
             let top = rated.iter().map(|r| r.1).fold(f64::MIN, f64::max);

@@ -138,11 +138,16 @@ impl Notes {
             let text = sentences::dscp_changed(of_answers.is_some(), asked, seen - kept, seen, mostly);
             self.warn("dscp_changed", text);
         }
-        if s.far_end.ecn.get(&3).is_some_and(|n| *n > 0) {
-            self.warn("congestion_marked", sentences::CONGESTION_MARKED);
+        if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
+            let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
+            let all = s.far_end.ecn.values().sum();
+            self.warn("congestion_marked", sentences::congestion_marked(*marked, all, queue));
         }
     }
 }
+
+/// ECN field of a packet that met congestion (RFC 3168).
+const CONGESTION_EXPERIENCED: u8 = 3;
 
 /// Whether the answer names one of `causes`; true where there is no answer to ask.
 fn shows(s: &Summary, causes: &[CauseId]) -> bool {

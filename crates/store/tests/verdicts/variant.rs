@@ -39,6 +39,8 @@ pub struct Truth {
     pub times: Vec<(f64, f64, f64)>,
     /// Its magnitude (ns or a ratio), with the factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
+    /// Its period, in seconds.
+    pub period_s: Option<f64>,
     /// False for logs that are not complete.
     pub complete: bool,
 }

@@ -65,7 +65,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let spread = (last - first) as f64 / n as f64;
     let found = FoundCause::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
-    vec![found.because(reordering(share, held))]
+    let part = (spread <= 0.7).then(|| [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s)));
+    vec![found.because(reordering(share, held, part))]
 }
 
 /// Whether the packets overtaken are another kind of packet than the rest: hardly any other waits nearly as long. Where

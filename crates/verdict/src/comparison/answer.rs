@@ -92,7 +92,7 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let buffer = answers.iter().map(|a| a.buffer_ns).collect::<Option<Vec<i64>>>();
     let mut profiles: BTreeMap<String, Suitability> = BTreeMap::new();
     for (name, suits) in answers.iter().flat_map(|a| &a.profiles) {
-        let worse = profiles.get(name).is_none_or(|known| known.severity < suits.severity);
+        let worse = profiles.get(name).is_none_or(|known| known.severity.doubt() < suits.severity.doubt());
         if worse {
             profiles.insert(name.clone(), suits.clone());
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::severity::Waits;
+use crate::severity::{MIN_BUFFER_NS, Waits};
 use crate::testing::{MS, SECOND, Test, cause, every, first};
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
@@ -54,7 +54,7 @@ fn a_verdict_takes_a_hundred_packets() {
     let few = judged(99, |_| true).answer;
     assert_eq!((few.buffer_ns, few.profiles.len()), (None, 0));
     let enough = judged(100, |_| true).answer;
-    assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(0)));
+    assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(MIN_BUFFER_NS)));
     assert_eq!(enough.profiles.len(), 6);
     // An outage needs statistics.
     assert_eq!(judged(60, |k| k < 30).answer.causes, []);

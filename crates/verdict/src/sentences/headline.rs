@@ -1,7 +1,7 @@
 //! The answer of a test in one sentence.
 
 use super::causes::{direction, lost_size};
-use super::numbers::{count, moment, percent, time};
+use super::numbers::{buffer_size, count, moment, percent, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
@@ -35,12 +35,15 @@ pub fn headline(
     } else {
         let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog);
         let finding = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
-            Some(cause) => sentence(cause),
+            Some(cause) => sentence(cause, known.end),
+            None if severity == Severity::Good && !is_delay_known(answer) => {
+                "nothing is wrong, but the delay is unknown".to_owned()
+            }
             None if severity == Severity::Good => "nothing is wrong".to_owned(),
             None => effect.map_or_else(|| "no single cause explains it".to_owned(), str::to_owned),
         };
         let buffer = match buffer_ns {
-            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", time(*ns as f64)),
+            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", buffer_size(*ns)),
             _ => String::new(),
         };
         let others =
@@ -121,12 +124,28 @@ fn too_few(sent: u64, lost: u64) -> String {
     format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
-fn sentence(c: &Cause) -> String {
+/// Whether the profiles of `answer` are judged by the path's delay, or there are none.
+fn is_delay_known(answer: &Answer) -> bool {
+    answer.profiles.values().all(|suits| suits.delay_ns.is_some())
+}
+
+/// The parts of a test that are not all of it: a cause that lasts from one tenth to the last is in all of it.
+fn part(c: &Cause, packets: u64) -> String {
+    let [first, last] = c.packets;
+    if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {
+        return String::new();
+    }
+    format!(", from {} to {}", moment(c.from_s), moment(c.to_s))
+}
+
+/// The sentence about `c` in a test of so many `packets`.
+fn sentence(c: &Cause, packets: u64) -> String {
     let direction = direction(c.direction);
     let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);
     let share = percent(c.magnitude.unwrap_or(0.0));
     let from = moment(c.from_s);
     let span = || format!("from {from} to {}", moment(c.to_s));
+    let part = || part(c, packets);
     match c.id {
         CauseId::Outage if c.count > 1 => {
             format!("{} outages{direction}, the longest {ns}, {}", c.count, span())
@@ -136,10 +155,14 @@ fn sentence(c: &Cause) -> String {
             format!("{} queues{direction} of up to {ns}, {}", c.count, span())
         }
         CauseId::Queue => format!("packets waited up to {ns} in a queue{direction}, {}", span()),
-        CauseId::RandomLoss => format!("{share} of packets lost{direction}, in isolated losses"),
-        CauseId::BurstyLoss => format!("{share} of packets lost{direction}, in bursts"),
+        CauseId::RandomLoss => format!("{share} of packets lost{direction}, in isolated losses{}", part()),
+        CauseId::BurstyLoss => format!("{share} of packets lost{direction}, in bursts{}", part()),
         CauseId::Policing => format!("{share} of packets lost{direction}, dropped by a rate limit"),
-        CauseId::Reordering => format!("{share} of packets reordered{direction}"),
+        CauseId::PeriodicLoss => {
+            let every = time(1e9 * c.period_s.unwrap_or(0.0));
+            format!("{share} of packets lost{direction} at regular times, every {every}{}", part())
+        }
+        CauseId::Reordering => format!("{share} of packets reordered{direction}{}", part()),
         CauseId::RouteChange if c.count > 1 => {
             format!("{} route changes{direction} of up to {ns}, {}", c.count, span())
         }

@@ -48,6 +48,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
+    lines.extend(other_traffic(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
     lines
 }
@@ -119,13 +120,13 @@ fn clocks(s: &Summary) -> Option<String> {
             eng3(error)
         ),
         DelayKnowledge::Unbounded(_) => {
-            "delay: corrected by a clock offset of unknown error; jitter and loss stand".to_owned()
+            "delay: corrected by a clock offset of unknown error; jitter and loss are not affected".to_owned()
         }
         DelayKnowledge::Unknown => {
-            "clocks unknown, so delay is unknown; jitter, loss and buffer stand".to_owned()
+            "clock offset unknown: no absolute delay; jitter, loss and buffer are not affected".to_owned()
         }
         DelayKnowledge::Contradicted => {
-            "clock probes and delays contradict each other: delay is unknown; jitter and loss stand"
+            "clock probes and delays contradict each other: no absolute delay; jitter and loss are not affected"
                 .to_owned()
         }
     })
@@ -164,6 +165,13 @@ fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     (lost > 0).then(|| {
         format!("stamps of leaving lost: {}, whose send times are the program's own", count(lost, "packet"))
     })
+}
+
+/// The uses that send other traffic than the test did.
+fn other_traffic(received: &[&Summary]) -> Option<String> {
+    let profiles = received.iter().find_map(|s| s.answer.as_ref())?.profiles.iter();
+    let limits = profiles.filter_map(|(name, suits)| Some((name.as_str(), suits.limits.as_deref()?)));
+    jitlat_verdict::other_traffic(limits)
 }
 
 /// How punctual the senders of `received` were, each with its name.
