@@ -20,21 +20,21 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
-/// What to do with several logs.
+/// Handling of several logs.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralLogs {
     /// Whether to merge them into one.
     pub merge: bool,
-    /// File to save the state to; `None`: not saved.
+    /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
 }
 
 /// A log that was read, before its figures are computed.
 struct ReadLog {
     state: SavedAnalysis,
-    /// What was found while reading the log files.
+    /// Results of reading the log files.
     readings: Vec<LogReading>,
-    /// The log that its rows can be read from again; `None` for standard input and states.
+    /// The log from which rows can be read again; `None` for standard input and states.
     log: Option<PathBuf>,
     label: String,
 }
@@ -50,7 +50,7 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
     Ok(thresholds(&runs, &args.fail_if))
 }
 
-/// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.
+/// Analyses `logs` for the outputs of `args`, and saves the state if requested.
 pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
@@ -119,7 +119,7 @@ fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
     Ok(ReadLog { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
 }
 
-/// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
+/// Passes all rows to `push`. A failure is an error if no row was read before it, otherwise a warning.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
     if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
@@ -130,7 +130,7 @@ fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Resul
     Ok(())
 }
 
-/// Logs of one test as one, in constant memory: one analysis takes the rows of all.
+/// Reads several logs of one test in constant memory: a single analysis takes all rows.
 fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
     let (first, later) = logs.split_first().context("nothing to merge")?;
     let mut whole = take(first, args)?;
@@ -165,7 +165,7 @@ fn is_state(path: &Path) -> bool {
     path.is_file() && begin().is_ok_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
-/// Merges all of `taken`, each after the one before.
+/// Merges all of `taken`, each after the previous one.
 fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("nothing to merge")?;

@@ -1,4 +1,4 @@
-//! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
+//! `jitlat HOST --collect LOG`: fetches the server's results of a test whose client ended before it received them.
 
 use crate::exit::ExitStatus;
 use crate::options::one_way::OneWayArgs;
@@ -31,7 +31,7 @@ fn read(log: &Path) -> Result<InterruptedTest> {
     }
     let mut records = Vec::new();
     if session.spec.direction() == Direction::Down {
-        // A truncated last line, with which such a log may end, is not an error: the reader skips it.
+        // An interrupted log may end with a truncated line. That is not an error: the reader skips it.
         let mut failure = None;
         records.extend(reader.records(&mut failure));
         if let Some(failure) = failure {

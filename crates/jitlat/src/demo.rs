@@ -1,4 +1,4 @@
-//! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
+//! `jitlat demo`: runs server, client and an impaired path on this machine; needs no privileges.
 
 use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct DemoArgs {
     /// Scenario file that describes the path
     ///
-    /// Default: an access line with jitter, losses in bursts, duplicates and reordering.
+    /// Default: an access line with jitter, loss bursts, duplicates and reordering.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct DemoArgs {
     pub live: LiveArgs,
 }
 
-/// The default path.
+/// The default scenario.
 const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.

@@ -1,4 +1,4 @@
-//! `jitlat export LOG --as NAME [FILE]`: a saved test in the format of another program.
+//! `jitlat export LOG --as NAME [FILE]`: writes a saved test in the format of another program.
 
 use crate::analyze::{self, SeveralLogs};
 use crate::exit::ExitStatus;

@@ -1,4 +1,4 @@
-//! Tests that people ask for on a page are what the command line would send.
+//! Tests on demand from a page send the same packets as from the command line.
 
 use super::instruments::MonitorInstruments;
 use jitlat_monitor::runtime::DemandedTest;
@@ -28,7 +28,7 @@ fn a_wish_is_what_the_command_line_would_send() {
     assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
-    // Whatever is offered can be asked for.
+    // Every offered test can be requested.
     for test in DemandedTest::offered() {
         assert!(
             of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets > 0

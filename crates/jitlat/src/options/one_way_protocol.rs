@@ -26,19 +26,19 @@ impl OneWayProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
-    /// Takes the protocol called `name` instead.
+    /// Selects the protocol called `name` instead.
     pub fn choose(&mut self, name: &str) -> Result<()> {
         self.protocol =
             OneWayProtocol::named(name).with_context(|| format!("there is no protocol {name}"))?;
         Ok(())
     }
 
-    /// The name of the protocol.
+    /// Name of the protocol.
     pub fn name(&self) -> &'static str {
         self.protocol.name
     }
 
-    /// The name of the protocol, if it is not jitlat's own.
+    /// Name of the protocol, if it is not jitlat's own.
     pub fn foreign(&self) -> Option<&'static str> {
         (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)
     }

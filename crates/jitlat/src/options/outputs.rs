@@ -1,4 +1,4 @@
-//! The options for [`OUTPUTS`]: `--json FILE` and the like, and `--as NAME[=FILE]` for every format.
+//! Options for [`OUTPUTS`]: `--json FILE` and similar ones, and `--as NAME[=FILE]` for every format.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
@@ -28,17 +28,17 @@ impl<const PARTS: u8> Deref for Outputs<PARTS> {
     }
 }
 
-/// A format with the place to write it to.
+/// A format and the file to write it to.
 pub type OutputPath = (&'static Output, PathBuf);
 
-/// `--as NAME[=FILE]` of a report with the given [parts](ReportParts).
+/// Parser of `--as NAME[=FILE]` for reports with the given [parts](ReportParts).
 #[derive(Clone, Debug)]
 pub struct NamedParser {
     parts: ReportParts,
 }
 
 impl NamedParser {
-    /// Parses the names of the formats that need no more than `parts`.
+    /// Creates a parser for the formats that need no more than `parts`.
     pub fn new(parts: ReportParts) -> NamedParser {
         NamedParser { parts }
     }
@@ -91,12 +91,12 @@ impl TypedValueParser for NamedParser {
     }
 }
 
-/// One line for each of `outputs`: its name, and what it is.
+/// Lists `outputs`, one line for each: its name and a description.
 pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
     outputs.map(|output| format!("  {:<12}  {}\n", output.name, output.help)).collect()
 }
 
-/// `--as NAME[=FILE]` for reports with `parts`.
+/// Defines `--as NAME[=FILE]` for reports with `parts`.
 pub fn option(parts: ReportParts) -> Arg {
     let parser = NamedParser::new(parts);
     let names = list(parser.offered());
@@ -114,17 +114,17 @@ pub fn option(parts: ReportParts) -> Arg {
         ))
 }
 
-/// The formats that `jitlat export` is asked for: at least one.
+/// The formats requested from `jitlat export`: at least one.
 #[derive(Clone, Debug, Default)]
 pub struct Exports(Vec<OutputPath>);
 
 impl Exports {
-    /// The formats with their places.
+    /// The formats with their files.
     pub fn named(&self) -> &[OutputPath] {
         &self.0
     }
 
-    /// The same formats, each written to `file`.
+    /// Returns the same formats, each written to `file`.
     pub fn to(mut self, file: &Path) -> Exports {
         self.0.iter_mut().for_each(|(_, path)| *path = file.to_owned());
         self
@@ -158,7 +158,7 @@ impl FromArgMatches for Exports {
     }
 }
 
-/// The values of `--as`.
+/// Values of `--as`.
 fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
+//! Round trips to several hosts at the same time: a table while they run with `--live`, and a table at the end.
 
 use super::rows;
 use crate::exit::{ExitStatus, explain};
@@ -17,11 +17,11 @@ use std::thread;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// Time between two looks at a request to end.
+/// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most hosts: each takes a thread and a socket.
+/// Largest number of hosts, because each takes a thread and a socket.
 const MAX_HOSTS: usize = 256;
-/// The figures of the table, by key.
+/// Figures in the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
 /// Measures and prints the table.
@@ -63,7 +63,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Runs all tests at once; the result of each, and its log.
+/// Runs all tests at the same time; returns the result and the log of each.
 fn measure(
     tests: &[Ping],
     mut logs: Vec<Journals>,
@@ -121,7 +121,7 @@ fn measure(
     (found, closed.collect())
 }
 
-/// A row for each host.
+/// Formats a row for each host.
 fn table(hosts: &[&str], found: &[Result<Summary>]) -> String {
     let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
     let names = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0).clamp(12, 40);

@@ -33,9 +33,9 @@ pub struct LivePointArgs {
     /// Host of the monitor point, which runs `jitlat serve --capture`
     #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
     pub monitor_remote: Option<String>,
-    /// Read files of -f and -F while they are written
+    /// Read the files of -f and -F while they are written
     ///
-    /// Folders or files, as of tcpdump -C or -G.
+    /// Folders or files, like those of tcpdump -C or -G.
     #[arg(long, requires_all = ["reference", "monitor"], conflicts_with_all = ["one_point", "labels", "keep", "write_plan", "plan", "join"])]
     pub follow: bool,
     /// Interface of the far host (default: the first that it offers)
@@ -52,9 +52,9 @@ pub struct LivePointArgs {
     /// Stop after this many pairs
     #[arg(long, value_name = "N")]
     pub pairs: Option<u64>,
-    /// Listen also to packets for other hosts
+    /// Also capture packets for other hosts
     ///
-    /// At a mirror port or on a bridge.
+    /// Needed at a mirror port or on a bridge.
     #[arg(long)]
     pub promiscuous: bool,
     /// Kernel memory for waiting packets at each interface (k, M, G)
@@ -63,7 +63,7 @@ pub struct LivePointArgs {
 }
 
 impl LivePointArgs {
-    /// Whether a live point is given.
+    /// True if a live point is given.
     pub fn is_asked_for(&self) -> bool {
         self.follow
             || [
@@ -76,7 +76,7 @@ impl LivePointArgs {
             .any(Option::is_some)
     }
 
-    /// The reference and the monitor point; with --follow those of the options -f and -F.
+    /// Returns the reference and the monitor point; with --follow those of the options -f and -F.
     pub fn points(&self, captures: [&[PathBuf]; 2]) -> Result<[LivePoint; 2]> {
         if self.follow {
             let [[reference], [monitor]] = captures else {
@@ -113,7 +113,7 @@ impl LivePointArgs {
         Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
     }
 
-    /// How to capture at them.
+    /// Settings of the capture at these points.
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {

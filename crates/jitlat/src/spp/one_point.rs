@@ -10,7 +10,7 @@ use jitlat_output::captures::OnePointReport;
 use jitlat_passive::OnePointResult;
 use jitlat_report::text;
 
-/// Runs it.
+/// Runs `jitlat spp --one-point`.
 pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let outputs = &args.report.outputs;
     let wanted: &WantedOutputs = outputs;

@@ -27,43 +27,43 @@ use std::path::{Path, PathBuf};
 
 /// Show what TCP hides in a capture: retransmissions, reordering, round trips, windows
 ///
-/// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point, round
-/// trips, closed and full windows.
+/// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point,
+/// round trips, closed and full windows.
 ///
-/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point,
-/// "after" between the capture point and the receiver. Round trips are from the capture point to the receiver
-/// and back. Figures are of the connection with most bytes.
+/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point, "after"
+/// between the capture point and the receiver. Round trips are from the capture point to the receiver and back.
+/// Figures show the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// Captures, pcap or pcapng, or a folder of them; - is standard input
+    /// Captures (pcap or pcapng), or a folder of them; - is standard input
     ///
-    /// Compressed or not. Two that hold the same traffic are two points, the one nearer to the client first; any
-    /// others are read one after the other as one point's.
+    /// They may be compressed. Two captures of the same traffic are two points, the one nearer to the client first;
+    /// other captures are read one after the other as those of one point.
     #[arg(value_name = "CAPTURE", required_unless_present = "join")]
     pub captures: Vec<PathBuf>,
-    /// Only connections of this address or prefix
+    /// Analyse only connections of this address or prefix
     #[arg(long, value_name = "ADDR", value_parser = prefix)]
     pub host: Option<Prefix>,
-    /// Only connections of this port
+    /// Analyse only connections of this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// With -v: number of connections, those with most bytes first; 0: all
+    /// Number of connections with -v, those with most bytes first; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Print a line per delay of data instead of the summary
+    /// Print one line per delay of data instead of the summary
     ///
-    /// Time, sender, receiver, what, bytes, wait.
+    /// Columns: time, sender, receiver, cause, bytes, wait.
     #[arg(short = 'e', long)]
     pub events: bool,
-    /// Read two captures one after the other, even if they hold the same traffic
+    /// Read two captures one after the other, even if they contain the same traffic
     #[arg(long)]
     pub one_point: bool,
     /// Read a folder or file while it is written, until Ctrl-C
     ///
-    /// As of tcpdump -C or -G.
+    /// Like those of tcpdump -C or -G.
     #[arg(long, conflicts_with_all = ["join", "keep"])]
     pub follow: bool,
-    /// With --follow: stop after this time (30s, 10m)
+    /// Stop after this time, with --follow (30s, 10m)
     ///
     /// A bare number is seconds.
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
@@ -141,7 +141,7 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     show(args, &result, section, lines, failures)
 }
 
-/// `--join`.
+/// Runs `--join`.
 fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
         bail!("figures are drawn from captures: leave them out for parts that are joined");
@@ -158,7 +158,7 @@ fn join(args: &TcpArgs) -> Result<ExitStatus> {
     show(args, &result, None, lines, Vec::new())
 }
 
-/// Prints and writes what was found.
+/// Prints and writes the results.
 fn show(
     args: &TcpArgs,
     result: &TcpResult,
@@ -189,7 +189,7 @@ fn show(
     Ok(if whole && printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// The figures of the connection with most bytes; none if there is no connection.
+/// Draws the figures of the connection with most bytes; nothing if there is no connection.
 fn draw(
     captures: &TcpCaptures,
     own: &[PathBuf],

@@ -243,8 +243,8 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     let ended = second.finish(PATIENCE);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let said = |text: &str| ended.stderr.matches(text).count();
-    assert_eq!(said("logs of a capture that was killed are kept"), 1, "{}", ended.stderr);
-    assert_eq!(said("tried again less and less often"), 1, "{}", ended.stderr);
+    assert_eq!(said("logs of a killed capture were recovered"), 1, "{}", ended.stderr);
+    assert_eq!(said("will be retried with growing pauses"), 1, "{}", ended.stderr);
     assert_eq!(said("captured again"), 1, "{}", ended.stderr);
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains("unreachable"), "{row}");

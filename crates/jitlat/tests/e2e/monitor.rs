@@ -177,7 +177,7 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     for phrase in [
         "has no key 'evry': did you mean 'every'?",
         "stays in force",
-        "the new file is in force; added two; changed one",
+        "the new version of the file is in use; added two; changed one",
     ] {
         assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);
     }

@@ -111,11 +111,11 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     let warnings = json["warnings"].as_array().unwrap();
     assert!(!warnings.iter().any(|w| w["code"] == "dscp_changed"), "{warnings:?}");
     for phrase in [
-        "arrives there unchanged",
-        "20 sent up to then, 20 arrived there, 20 answered",
-        "stamps there: of arrivals in software",
-        "answers tell when the one before left",
-        "round trips and the way back leave that out",
+        "arrives unchanged at the far host",
+        "20 sent up to then, 20 arrived, 20 answered",
+        "time stamps of the far host: arrivals in software",
+        "answers contain the departure time of the answer before",
+        "this time is not part of round trips and the way back",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }
