@@ -27,7 +27,7 @@ fn read(log: &Path) -> Result<InterruptedTest> {
     let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if session.two_way.is_some() {
-        bail!("{}: a two-way test leaves nothing at the far end", log.display());
+        bail!("{} is the log of a two-way test: its far host has no results to collect", log.display());
     }
     let mut records = Vec::new();
     if session.spec.direction() == Direction::Down {

@@ -21,10 +21,10 @@ use tracing::error;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Within each row every column is compared with the first. \"Different\" takes three things at once: a \
-                  95 % interval (block bootstrap) that excludes no change, an effect that is not negligible (Cliff's \
-                  delta), and a change larger than what the measurements may be wrong by.\n\
-                  Exit status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
+    after_help = "Within each row every column is compared with the first. \"Different\" requires three \
+                  things: a 95 % interval (block bootstrap) that excludes no change, an effect that is not \
+                  negligible (Cliff's delta), and a change larger than the measurement errors.\nExit status: \
+                  0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
 )]
 pub struct CompareArgs {
     /// Logs, or summaries written with --json; LABEL=FILE sets a label
@@ -113,7 +113,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
         let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();
         names.dedup();
-        bail!("there is no column {baseline}: choose one of {}", names.join(", "));
+        bail!("--baseline: unknown column {baseline}: choose one of {}", names.join(", "));
     }
     let grid = ComparisonGrid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
     if grid.comparisons().next().is_none() {
@@ -131,7 +131,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
 /// Shows the runs against the number in `along`.
 fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
     if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
-        bail!("{} shows comparisons: with --along use --plots, --csv or --json", output.spelling());
+        bail!("{} is for comparisons: with --along use --plots, --csv or --json", output.spelling());
     }
     // The two directions of a test are different paths, so each is a row.
     let itself = runs::rows_of_themselves(runs, &RunKey::Label);
@@ -147,7 +147,7 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
 /// Reports why no columns can be compared.
 fn nothing_to_compare(runs: &[LabelledRun], columns: &RunKey, rows: Option<&RunKey>) -> Result<()> {
     if let [only] = runs {
-        bail!("there is one run only ({}): give at least two to compare", only.source);
+        bail!("there is only one run ({}): give at least two to compare", only.source);
     }
     let first = runs.first().map(|run| columns.of(run)).unwrap_or_default();
     if runs.iter().all(|run| columns.of(run) == first) {
@@ -164,7 +164,7 @@ fn status(grid: &ComparisonGrid, runs: &[LabelledRun], args: &CompareArgs) -> Ex
     }
     let refused = grid.comparisons().filter(|(_, c)| c.outcome == ComparisonOutcome::Refused).count();
     if refused == grid.comparisons().count() {
-        error!("nothing could be compared: the runs are different quantities");
+        error!("nothing could be compared: the runs measure different quantities");
         return ExitStatus::NotMeasured;
     }
     if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }

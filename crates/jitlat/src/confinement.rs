@@ -29,7 +29,7 @@ impl ConfinementArgs {
         let capabilities = serve.capabilities(realtime);
         let confinement = Confinement { user: self.user.clone(), capabilities, folders };
         let confining =
-            confinement.begin().context("confining the server (--no-sandbox leaves it as started)")?;
+            confinement.begin().context("confining the server (--no-sandbox runs it without confinement)")?;
         Ok(Some(confining))
     }
 }

@@ -3,6 +3,7 @@
 use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
+use crate::options::report::QuietArgs;
 use crate::{interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -24,6 +25,8 @@ pub struct DemoArgs {
     #[command(flatten)]
     pub one_way: OneWayArgs,
     #[command(flatten)]
+    pub quiet: QuietArgs,
+    #[command(flatten)]
     pub live: LiveArgs,
 }
 
@@ -36,11 +39,14 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let mut test = args.one_way.settings("demo")?;
     ensure!(
         test.settings.terms.dialect == Dialect::V3,
-        "the relay of the demonstration speaks version 3 only: leave out --classic"
+        "the demonstration's relay supports version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
     if !args.one_way.report.is_silent() {
-        terminal::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        terminal::print(&format!(
+            "Server and client on this machine; the path between them: {}.\n\n",
+            scenario.name
+        ))?;
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);

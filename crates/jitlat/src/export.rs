@@ -34,7 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
         (Some(file), [_]) => args.exports.clone().to(file),
         (Some(_), several) => {
             bail!(
-                "FILE is for one format, and {} are asked for: write --as NAME=FILE for each",
+                "FILE can hold one format, but {} were requested: write --as NAME=FILE for each",
                 several.len()
             )
         }

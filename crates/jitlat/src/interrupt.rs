@@ -24,7 +24,7 @@ fn stop_at(signals: &[i32]) -> Result<Stop> {
     for signal in signals.iter().copied() {
         flag::register_conditional_shutdown(signal, 2, stop.flag().clone())
             .and_then(|_| flag::register(signal, stop.flag().clone()))
-            .with_context(|| format!("arranging for signal {signal} to end the test early"))?;
+            .with_context(|| format!("installing a handler of signal {signal}, which ends the test early"))?;
     }
     Ok(stop)
 }
@@ -47,7 +47,8 @@ impl Signals {
     /// SIGINT and SIGTERM request the stop; SIGHUP requests reading the file again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
-        flag::register(SIGHUP, reload.clone()).context("arranging for SIGHUP to read the file again")?;
+        flag::register(SIGHUP, reload.clone())
+            .context("installing a handler of SIGHUP, which reads the file again")?;
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 
@@ -61,7 +62,7 @@ impl Signals {
             }
             Ok::<_, std::io::Error>(received)
         };
-        Ok(Signals { stop, reload, received: connect().context("arranging to wait for signals")? })
+        Ok(Signals { stop, reload, received: connect().context("preparing to wait for signals")? })
     }
 
     /// Waits until the stop is requested.

@@ -24,11 +24,13 @@ const RECORDS_PER_BATCH: usize = 4096;
 pub fn is_possible() -> Result<bool> {
     if !terminal::is_terminal() {
         bail!(
-            "--live draws on a terminal, and standard output is none: leave --live out, or do not redirect it"
+            "--live draws on a terminal, but standard output is not a terminal: leave out --live, or do not redirect the output"
         );
     }
     if terminal::is_dumb() {
-        warn!("--live: this terminal cannot be drawn on (TERM=dumb); a line a second is printed instead");
+        warn!(
+            "--live: this terminal does not support drawing (TERM=dumb); one line per second is printed instead"
+        );
         return Ok(false);
     }
     Ok(true)
@@ -48,7 +50,7 @@ pub fn show_if_possible(logs: &[PathBuf]) -> Result<()> {
 /// Shows `logs`, each as a stream, until the user leaves or `stop` is requested.
 fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
     if logs.iter().any(|log| log.as_os_str() == "-") {
-        bail!("--live reads the log before it is analysed, which standard input cannot: give a file");
+        bail!("--live reads the log twice, but standard input can be read only once: give a file");
     }
     let board = Board { targets: vec![read(logs)?], saved: true };
     start(board, stop)?.wait();

@@ -120,7 +120,7 @@ where
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);
                 if left_out > 0 {
-                    let message = format!("{left_out} more lines of a kind were left out");
+                    let message = format!("{left_out} more lines of this kind were left out");
                     Object::new(tracing::Level::INFO, &message).write(&mut line)?;
                 }
                 return if admitted { object.write(&mut line) } else { Ok(()) };
@@ -129,7 +129,7 @@ where
                 let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
                 if left_out > 0 {
                     SystemTime.format_time(&mut line)?;
-                    writeln!(line, "  INFO {left_out} more lines of a kind were left out")?;
+                    writeln!(line, "  INFO {left_out} more lines of this kind were left out")?;
                 }
                 if !admitted {
                     return Ok(());

@@ -34,7 +34,9 @@ impl TestLogs {
             check_two_way(args)?;
         }
         if args.output.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
-            bail!("-o - writes one stream to standard output, and --load measures twice: name a file");
+            bail!(
+                "-o - writes one stream to standard output, but --load measures twice: give -o a file name"
+            );
         }
         TestLogs::create(args, rows, Some([".idle", ".loaded"]))
     }
@@ -46,7 +48,7 @@ impl TestLogs {
         }
         // The archive takes logs, so with --no-log they are in a temporary folder.
         let scratch = args.no_log.then(tempfile::tempdir).transpose();
-        let scratch = scratch.context("making a folder for what the archive takes")?;
+        let scratch = scratch.context("creating a temporary folder for the log")?;
         let naming = match (&scratch, &args.output) {
             (Some(folder), _) => Naming::Given(folder.path().join("log")),
             (None, Some(path)) => Naming::Given(path.clone()),
@@ -56,7 +58,7 @@ impl TestLogs {
             Some(endings) => LogFile::create_two(&naming, rows, endings).map(Vec::from),
             None => LogFile::create_for(&naming, rows).map(|log| vec![log]),
         };
-        let files = files.context("no log can be made; -o LOG puts it elsewhere, --no-log does without")?;
+        let files = files.context("creating the log (-o LOG writes it elsewhere, --no-log writes none)")?;
         Ok(TestLogs { files, scratch })
     }
 }

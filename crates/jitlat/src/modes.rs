@@ -73,7 +73,7 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
             let unread =
                 ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
-            none(unread.collect(), "it is for live points (-i, -I, -r, -R, --follow)")
+            none(unread.collect(), "it applies only to live points (-i, -I, -r, -R, --follow)")
         }
         _ => Ok(()),
     }

@@ -21,8 +21,9 @@ use tracing::warn;
 /// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Needs CAP_NET_RAW, for what routers quote. Routers answer seldom on purpose (Linux: once a second): silence \
-                        at one hop is no loss on the path where later hops answer."
+    after_help = "Needs CAP_NET_RAW to receive the packets that routers quote. Routers limit their answers \
+                        (Linux: one per second): silence at one hop is not loss on the path if later hops \
+                        answer."
 )]
 pub struct PathArgs {
     /// Far host: a name or an address
@@ -89,7 +90,9 @@ pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
     let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());
     found
-        .inspect_err(|why| warn!("the path is not kept with the test: {why}"))
+        .inspect_err(|why| {
+            warn!("--path: the path could not be examined, and is not stored with the test: {why}")
+        })
         .map_or(Vec::new(), |p| p.tags())
 }
 

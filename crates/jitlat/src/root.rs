@@ -67,7 +67,7 @@ pub fn parse() -> Cli {
         && let Some(meant) = meant_command(&word)
     {
         let message = format!(
-            "there is no command '{word}': did you mean `jitlat {meant}`? A host of this name: `jitlat test {word}`\n"
+            "unknown command '{word}': did you mean `jitlat {meant}`? To test a host of this name: `jitlat test {word}`\n"
         );
         command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
@@ -86,7 +86,7 @@ pub fn parse() -> Cli {
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
     Some(format!(
-        "argument {k}, {argument:?}, is not UTF-8: if it is the name of a file, rename the file, or make a link to it\n"
+        "argument {k}, {argument:?}, is not UTF-8: if it is a file name, rename the file, or make a link to it\n"
     ))
 }
 
@@ -114,7 +114,10 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             args.one_way.report.set_log(args.one_way.log.output.as_deref());
             &mut args.one_way
         }
-        Some(Command::Demo(args)) => &mut args.one_way,
+        Some(Command::Demo(args)) => {
+            args.one_way.report.quiet = args.quiet.quiet;
+            &mut args.one_way
+        }
         Some(Command::Ping(ping)) => {
             ping.report.quiet = ping.quiet.quiet;
             ping.report.set_log(ping.log.output.as_deref());
@@ -182,7 +185,7 @@ pub enum Command {
     )]
     Completions(manual::CompletionsArgs),
     /// Write the manual pages into a folder, one for each command
-    #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
+    #[command(after_help = "To make the pages available to man: jitlat man ~/.local/share/man/man1")]
     Man(manual::ManArgs),
 }
 
@@ -200,7 +203,7 @@ impl Command {
 /// Description of `ping`, with the names of all protocols.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
-    format!("Two-way test against whatever answers: {}", names.join(", "))
+    format!("Two-way test against any host that answers: {}", names.join(", "))
 }
 
 #[derive(Clone, Debug, Args)]

@@ -89,8 +89,8 @@ impl DigestArgs {
         }
         ensure!(
             !keys.is_empty() || open,
-            "--capture tells other hosts about this one's packets: give a key with --key-file, \
-             or say --capture-without-key"
+            "--capture reports this host's packets to other hosts: give a key with --key-file, or allow it \
+             with --capture-without-key"
         );
         let service = jitlat_net::digest::DigestExporter {
             interfaces: self.capture.clone(),
@@ -170,7 +170,7 @@ impl Args for AnsweredArgs {
     fn augment_args(command: Command) -> Command {
         let names = std::iter::once(ONE_WAY).chain(answered().map(|p| p.name));
         let titles: Vec<&str> = answered().map(|p| p.title).collect();
-        let list = format!("Answer only these: {ONE_WAY} (one-way tests), {}", titles.join(", "));
+        let list = format!("Answer only these protocols: {ONE_WAY} (one-way tests), {}", titles.join(", "));
         let only = Arg::new("only")
             .long("only")
             .value_name("LIST")
@@ -378,7 +378,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if !serving.withheld().is_empty() {
         let list = serving.withheld().join(", ");
         lines += &format!(
-            "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
+            "jitlat serve: not served, because a key is configured but these services need none: {list} (--open serves them)\n"
         );
     }
     terminal::print(&lines)?;
@@ -389,7 +389,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         // Dropping the sender makes the writer finish.
         drop(packets);
         if writer.join().is_err() {
-            warn!("--late-packets: the thread that writes them failed");
+            warn!("--late-packets: the thread that writes packets failed");
         }
     }
     Ok(ExitStatus::Measured)

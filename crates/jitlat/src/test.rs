@@ -55,7 +55,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         }
         return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
-    let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
+    let host = args.host.as_deref().context("give the name or address of a host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
@@ -63,7 +63,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     if !args.collect.is_empty() {
         if let Some(name) = args.one_way.protocol.foreign() {
-            bail!("--collect asks a server of jitlat's own protocol: leave --proto {name} out");
+            bail!("--collect works only with jitlat's own protocol: leave out --proto {name}");
         }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }

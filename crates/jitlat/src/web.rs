@@ -20,9 +20,10 @@ use std::sync::Arc;
 /// Show an archive as web pages: which direction of which path is bad, and since when
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Pages can be read by the users of this host only. To show them to others: --listen ADDRESS:PORT with --token-file FILE, or \
-                  --behind-proxy where a web server before it asks who they are. Nothing can be changed through a page, unless --run lets \
-                  people start tests from it."
+    after_help = "By default only users of this host can read the page. To show it to others: --listen \
+                  ADDRESS:PORT with --token-file FILE, or --behind-proxy if a web server in front of it \
+                  authenticates readers. The page cannot change anything, unless --run lets users start \
+                  tests from it."
 )]
 pub struct WebArgs {
     /// Folder of the archive, which tests fill with --archive DIR
@@ -46,7 +47,7 @@ pub struct WebArgs {
 
 /// Options of tests that are started from the page.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Running tests from the page")]
+#[command(next_help_heading = "Tests from the page")]
 struct RunArgs {
     /// Let users start tests from this host, and watch them
     ///

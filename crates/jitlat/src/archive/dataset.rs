@@ -92,14 +92,14 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     ];
     if let Some((_, name)) = output.into_iter().chain(others).find(|(is_given, _)| *is_given) {
         bail!(
-            "--{name} is of the report of one test, and --dataset has figures of groups of tests: --json FILE writes them"
+            "--{name} is about a single test, but --dataset has figures of groups of tests: use --json FILE"
         );
     }
     for condition in &report.fail_if {
         let selector = condition.selector();
         if selector.way.is_some() || !pool::has(selector.scalar) {
             bail!(
-                "--fail-if {selector}: a group of tests has no such figure; `jitlat archive ls` shows those of each test"
+                "--fail-if {selector}: groups of tests do not have this figure; `jitlat archive ls` shows it for single tests"
             );
         }
     }

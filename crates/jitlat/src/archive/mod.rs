@@ -34,7 +34,7 @@ pub struct ArchiveArgs {
 enum Verb {
     /// Add logs to the archive, which is created if missing
     Add(AddArgs),
-    /// List tests
+    /// List tests, with figures and the verdict of each
     Ls(LsArgs),
     /// Print the report of a test
     Show(Box<ShowArgs>),
@@ -142,7 +142,9 @@ struct QueryArgs {
     filter: FilterArgs,
     /// Figure to show
     ///
-    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv.
+    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets of a
+    /// period. Other metrics are those of the worst test in the period; metrics without a better and a worse end, and
+    /// the verdict (column `answer` or `severity`), are listed per test by `jitlat archive ls`.
     #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
     figure: Selector,
     /// Length of the periods, in UTC: test, hour, day, month, year or all
@@ -321,7 +323,7 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
         let name = log.display();
         match archive.add(log, &args.tags) {
             Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
-            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: already in the archive\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -329,7 +331,7 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
         }
     }
     if stop.is_requested() {
-        bail!("interrupted: what is listed above was added, and nothing else");
+        bail!("interrupted: only the tests listed above were added");
     }
     Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
@@ -362,7 +364,7 @@ pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>
 pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     let Some(root) = archive else { return Ok(()) };
     if log_to_stdout {
-        bail!("--archive takes the log of the test, which -o - writes to standard output: name a file");
+        bail!("--archive needs a log file, but -o - writes the log to standard output: give -o a file name");
     }
     if is_archive(root) {
         Archive::open_to_write(root).map(drop)?;
@@ -375,7 +377,10 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
 fn query(args: &QueryArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     if let Some(way) = args.figure.way {
-        bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
+        bail!(
+            "{}: figures of periods are available for whole tests only, not by direction ({way:?})",
+            args.figure
+        );
     }
     let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
     printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
@@ -393,7 +398,7 @@ fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
         .map(|((stream, a), (_, b))| (stream, a, b))
         .collect();
     if both.is_empty() {
-        bail!("no stream of this path has tests both before that time and after it");
+        bail!("no stream of this path has tests both before and after this time");
     }
     let figures =
         SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));

@@ -61,15 +61,12 @@ pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
 fn options() -> OptionSet {
     let own = [
         ("every", "write every = \"5min\" in the capture"),
-        ("key_file", "keys are those of [[host]] and [serve]"),
-        ("tags", "results have the tags of the file's names"),
+        ("key_file", "keys are set in [[host]] and [serve]"),
+        ("tags", "a monitor sets the tags of its results: leave it out"),
     ];
     let instead = |id: &str| {
         let own = own.iter().find(|(known, _)| *known == id);
-        own.map_or(
-            "a capture of a monitor puts its packets into the archive: leave it out",
-            |(_, instead)| instead,
-        )
+        own.map_or("a monitor stores captured packets in its archive: leave it out", |(_, instead)| instead)
     };
     let others = ids::<SppArgs>().into_iter().filter(|id| !OPTIONS.contains(&id.as_str()));
     OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
@@ -88,8 +85,8 @@ fn read(
         vec![format!("--reference-interface={reference}"), format!("--monitor-{second}={monitor}")];
     if !given.iter().any(|(name, _)| name == "reference-address" || name == "monitor-address") {
         let Some([own, far]) = ends else {
-            let message = "say whose traffic it is: options = { reference-address = [\"10.1.0.0/16\"], \
-                           monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
+            let message = "name the hosts whose traffic is captured: options = { reference-address = [\"10.1.0.0/16\"], \
+                           monitor-address = [\"10.2.0.0/16\"] }, beyond 'interface' and beyond 'far-interface'";
             return Err(EntryError { key: None, message: message.to_owned() });
         };
         others.push(format!("--reference-address={own}"));
@@ -161,7 +158,8 @@ fn follow_segments(
 fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     let Some(only) = args.only else { return Ok(None) };
     if only.protocols.is_some() && only != PacketFilter::tcp(only.port) {
-        let message = "this instrument is of TCP alone: write only = \"tcp:443\", or leave it out".to_owned();
+        let message =
+            "this instrument analyses TCP only: write only = \"tcp:443\", or leave it out".to_owned();
         return Err(EntryError { key: Some("only".to_owned()), message });
     }
     Ok(only.port)

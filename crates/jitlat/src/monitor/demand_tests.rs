@@ -20,7 +20,7 @@ fn a_wish_is_what_the_command_line_would_send() {
     };
     let usual = of(&[]);
     assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
-    assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
+    assert_eq!(usual.about, "one-way, UDP, both directions: 1000 packets in 20 s");
     let there =
         of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
     assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
@@ -41,7 +41,7 @@ fn what_is_wrong_is_said_of_its_field() {
     for (fields, answers, field, said) in [
         (&[("test", "x")][..], false, "test", "no test 'x'"),
         (&[("test", "one-way-udp")], true, "test", "only answers"),
-        (&[("direction", "up")], false, "direction", "'up' is no direction"),
+        (&[("direction", "up")], false, "direction", "'up' is not a direction"),
         (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
         (&[("duration", "soon")], false, "duration", "soon"),
         (&[("packets", "x")], false, "packets", "x"),

@@ -61,7 +61,7 @@ impl Instruments for MonitorInstruments {
 
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        let instrument = known.ok_or_else(|| whole("unknown instrument"))?;
         (instrument.traffic)(&(instrument.options)(), asked)
     }
 
@@ -85,7 +85,7 @@ impl Instruments for MonitorInstruments {
 impl Equipment for MonitorInstruments {
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        let instrument = known.ok_or_else(|| whole("unknown instrument"))?;
         (instrument.test)(&(instrument.options)(), asked, site)
     }
 
@@ -98,7 +98,7 @@ impl Equipment for MonitorInstruments {
     ) -> CaptureResult {
         let known = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument);
         let Some(kind) = known else {
-            return Err((SlotFailure::Other, "there is no such instrument".to_owned()));
+            return Err((SlotFailure::Other, "unknown instrument".to_owned()));
         };
         (kind.follow)(setup, key, stop, each)
     }
@@ -136,19 +136,19 @@ fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<
 fn refused(groups: Vec<String>) -> Vec<(String, String)> {
     let own = [
         ("duration", "write for = \"10s\" in the test"),
-        ("both", "write direction = \"both\" in the test, which is usual"),
+        ("both", "write direction = \"both\" in the test, or leave it out: it is the default"),
         ("reverse", "write direction = \"backward\" in the test"),
         ("names", "write profile = \"voice\" in the test"),
-        ("name", "results have the test's name"),
-        ("key_file", "keys are those of [[host]] and [serve]"),
-        ("doctor", "a slot of a monitor has no time for it: leave it out"),
-        ("path", "a slot of a monitor has no time for it: leave it out"),
+        ("name", "results get the name of the test"),
+        ("key_file", "keys are set in [[host]] and [serve]"),
+        ("doctor", "the slots of a monitor leave no time for it: leave it out"),
+        ("path", "the slots of a monitor leave no time for it: leave it out"),
         ("capture", "a monitor does not capture its tests: leave it out"),
     ];
     let mut list: Vec<(String, String)> =
         own.iter().map(|(id, instead)| ((*id).to_owned(), (*instead).to_owned())).collect();
     let others = groups.into_iter().filter(|id| id != "tags" && !own.iter().any(|(own, _)| own == id));
-    list.extend(with_reason(others, "results of a monitor go into its archive: leave it out"));
+    list.extend(with_reason(others, "a monitor stores results in its archive: leave it out"));
     list
 }
 
@@ -176,8 +176,8 @@ pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryE
     let confined = "the server of a monitor is not confined: leave it out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
-        ("show_policy", "ask `jitlat serve --show-policy`"),
-        ("late_packets", "run `jitlat serve --late-packets` for it"),
+        ("show_policy", "use `jitlat serve --show-policy`"),
+        ("late_packets", "use `jitlat serve --late-packets`"),
         ("user", confined),
         ("no_sandbox", confined),
     ];
@@ -250,7 +250,7 @@ pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result
 
 fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
     if asked.direction != SendingHosts::Both {
-        let message = "a ping has both directions: leave 'direction' out".to_owned();
+        let message = "a ping always has both directions: leave out 'direction'".to_owned();
         return Err(EntryError { key: Some("direction".to_owned()), message });
     }
     let test = ping(options, asked, "host")?;

@@ -50,7 +50,7 @@ fn levels(text: &str) -> Result<WantedLevels, String> {
     let mut wanted = [false; 3];
     for word in text.split(',') {
         let at = ["90", "95", "99"].iter().position(|level| *level == word.trim());
-        wanted[at.ok_or_else(|| format!("'{word}' is none of 90, 95 and 99"))?] = true;
+        wanted[at.ok_or_else(|| format!("'{word}' is not a level: give 90, 95 or 99"))?] = true;
     }
     Ok(WantedLevels(wanted))
 }
@@ -58,5 +58,9 @@ fn levels(text: &str) -> Result<WantedLevels, String> {
 /// Parses a duration of at least a second, because Carbon stores one value per second.
 fn seconds(text: &str) -> Result<Span, String> {
     let span = quantity::duration(text)?;
-    if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
+    if span < Span::seconds(1) {
+        Err("Carbon stores one value per second: give 1s or more".into())
+    } else {
+        Ok(span)
+    }
 }

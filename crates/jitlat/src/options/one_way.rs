@@ -66,12 +66,14 @@ impl OneWayArgs {
         }
         let priority = link.priority.priority();
         if priority.is_some() && self.stream.reverse {
-            bail!("--priority and --ac are of what this host sends: with -R give them to `jitlat serve`");
+            bail!(
+                "--priority and --ac apply to packets that this host sends: with -R give them to `jitlat serve`"
+            );
         }
         if let Some(name) = self.protocol.foreign()
             && self.capture.is_some()
         {
-            bail!("--capture explains what TCP does: leave it out with --proto {name}");
+            bail!("--capture explains the delays of TCP: leave it out with --proto {name}");
         }
         let settings = TestRequest {
             control_port: link.control_port,

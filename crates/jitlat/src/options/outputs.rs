@@ -73,7 +73,7 @@ impl TypedValueParser for NamedParser {
             let names: Vec<&str> = self.offered().map(|output| output.name).collect();
             let why = match OUTPUTS.iter().any(|output| output.name == name) {
                 true => format!("this command cannot write '{name}'"),
-                false => format!("there is no format '{name}'"),
+                false => format!("unknown format '{name}'"),
             };
             return wrong(format!(
                 "--as: {why}: choose one of {} (--as {HELP} describes them)",
@@ -81,7 +81,9 @@ impl TypedValueParser for NamedParser {
             ));
         };
         if file.is_empty() {
-            return wrong(format!("--as {name}= names no file: --as {name}=FILE, or --as {name}"));
+            return wrong(format!(
+                "--as {name}=: the file name is missing: write --as {name}=FILE, or --as {name}"
+            ));
         }
         Ok((output, PathBuf::from(OsString::from_vec(file.to_vec()))))
     }
@@ -109,8 +111,8 @@ pub fn option(parts: ReportParts) -> Arg {
         .help_heading(HEADING)
         .help("Write the format NAME to FILE, or to standard output; --as help lists them")
         .long_help(format!(
-            "Write the format NAME to FILE, or to standard output without FILE; may be repeated.\n\nOf two streams, \
-             formats of packets go to FILE.up and FILE.down. Names:\n{names}"
+            "Write the format NAME to FILE, or to standard output without FILE; may be repeated.\n\nFor two \
+             streams, formats of packets go to FILE.up and FILE.down. Names:\n{names}"
         ))
 }
 
@@ -169,7 +171,7 @@ impl<const PARTS: u8> Args for Outputs<PARTS> {
             let (value, where_to) = match output.place {
                 Destination::File => ("FILE", " to FILE, or to standard output (-)"),
                 Destination::FileEach => {
-                    ("FILE", " to FILE, or to standard output (-). Of two streams: FILE.up and FILE.down")
+                    ("FILE", " to FILE, or to standard output (-). Two streams: FILE.up and FILE.down")
                 }
                 Destination::Folder => ("DIR", " to the folder DIR"),
             };

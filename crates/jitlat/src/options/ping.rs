@@ -158,9 +158,9 @@ impl FromStr for ScheduleArg {
             _ => return Err(unknown.to_owned()),
         };
         let batch =
-            numbers.next().map_or(Ok(1), str::parse).map_err(|_| "the third is a number of packets")?;
+            numbers.next().map_or(Ok(1), str::parse).map_err(|_| "the third value is a number of packets")?;
         if numbers.next().is_some() || batch == 0 {
-            return Err("two times, and a number of packets that keep each gap".to_owned());
+            return Err("give two times, and optionally the number of packets for each gap".to_owned());
         }
         if !gaps.is_possible() {
             return Err(SpecError::Gaps.to_string());
@@ -212,7 +212,7 @@ impl PingArgs {
         };
         ping.period = match (self.rate, self.schedule) {
             (Some(_), ScheduleArg::Random(..)) => {
-                bail!("-r: a law of gaps says all about the rate: leave one of them out")
+                bail!("-r: the distribution in --schedule already defines the rate: leave out one of them")
             }
             (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
             (None, ScheduleArg::Random(gaps, _)) => gaps.mean(),

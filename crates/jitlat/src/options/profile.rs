@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProfileArgs {
     /// Names of the profiles.
-    #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge as for this use: voice, video and others; may be repeated", long_help = help())]
+    #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge for this profile: voice, video and others; may be repeated", long_help = help())]
     pub names: Vec<String>,
     /// TOML file with own profiles, in a table [[profile]] each
     ///
@@ -26,8 +26,9 @@ pub struct ProfileArgs {
 fn help() -> String {
     let names: Vec<&str> = PROFILES.iter().map(|p| &*p.name).collect();
     format!(
-        "Send as this use does (payload, period, DSCP and duration, where they are not given) and judge by its \
-         needs: {}, or a profile of --profiles. May be repeated: the first decides how to send, all are judged",
+        "Send like this profile (its payload, period, DSCP and duration, unless given) and judge by its \
+         needs: {}, or a profile of --profiles. May be repeated: the first defines how to send, all are \
+         judged",
         names.join(", ")
     )
 }
@@ -54,7 +55,7 @@ impl ProfileArgs {
             let found = known.iter().find(|p| p.name == *name).copied().cloned();
             found.ok_or_else(|| {
                 let names: Vec<&str> = known.iter().map(|p| &*p.name).collect();
-                anyhow!("--profile: '{name}' is not known: choose {}, or describe it in a file and give --profiles FILE", names.join(", "))
+                anyhow!("--profile: unknown profile '{name}': choose {}, or define it in a file and give --profiles FILE", names.join(", "))
             })
         };
         self.chosen = Some(self.names.iter().map(find).collect::<Result<_>>()?);

@@ -177,7 +177,7 @@ impl Args for ProtocolArgs {
                     .hide_possible_values(true)
                     .help(format!("Protocol: {}", each(|p| p.name.to_owned()).join(", ")))
                     .long_help(format!(
-                        "Protocol, and what answers it:\n{}",
+                        "Protocol, and the programs that answer it:\n{}",
                         each(|p| format!("  {:<6} {}", p.name, p.answered_by)).join("\n")
                     )),
             )
@@ -187,9 +187,9 @@ impl Args for ProtocolArgs {
                     .long("payload")
                     .value_name("BYTES")
                     .value_parser(value_parser!(u64))
-                    .help("Payload bytes per request (default: the protocol's usual size)")
+                    .help("Payload bytes per request (default: depends on the protocol)")
                     .long_help(format!(
-                        "Payload bytes per request, with the usual size of each protocol:\n{}",
+                        "Payload bytes per request; defaults by protocol:\n{}",
                         each(|p| format!("  {:<6} {}", p.name, p.payload)).join("\n")
                     )),
             );
@@ -205,7 +205,7 @@ impl FromArgMatches for ProtocolArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<ProtocolArgs, clap::Error> {
         let name = matches.get_one::<String>("proto").map_or(PROTOCOLS[0].name, String::as_str);
         let protocol = PingProtocol::named(name)
-            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
+            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "unknown protocol"))?;
         let arguments = PROTOCOLS.iter().flat_map(|p| p.arguments);
         Ok(ProtocolArgs {
             protocol,

@@ -164,11 +164,11 @@ impl ReportArgs {
     /// writes `others`.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if self.beside_log && streams > 1 {
-            bail!("-o - writes one stream to standard output: name a file");
+            bail!("-o - writes one stream to standard output: give -o a file name");
         }
         if self.beside_log && self.outputs.is_silent() {
             bail!(
-                "standard output can take one format only, and -o - writes the log there: give all others a file"
+                "standard output can hold only one format, and -o - writes the log there: write all others to files"
             );
         }
         self.outputs.check_analysis(&self.options())?;
@@ -197,9 +197,9 @@ impl ReportArgs {
 /// Help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
-        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold is written in the \
-         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip test: \
-         up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
+        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold has the \
+         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip \
+         test: up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
         scalars::help()
     )
 }

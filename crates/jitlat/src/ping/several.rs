@@ -29,7 +29,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
     if hosts.len() > MAX_HOSTS {
-        bail!("{} hosts at once: {MAX_HOSTS} at most", hosts.len());
+        bail!("{} hosts are too many: give at most {MAX_HOSTS}", hosts.len());
     }
     let tests = hosts.iter().map(|host| {
         let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
@@ -109,9 +109,9 @@ fn measure(
             thread::sleep(STOP_CHECK_INTERVAL);
         }
         let joined = running.into_iter().map(|thread| match thread {
-            Ok(thread) => {
-                thread.join().unwrap_or_else(|_| Err(Error::msg("a thread of this program failed")))
-            }
+            Ok(thread) => thread.join().unwrap_or_else(|_| {
+                Err(Error::msg("the thread of the test panicked: this is a bug in jitlat; please report it"))
+            }),
             Err(e) => Err(Error::from(e).context("starting a thread for the test")),
         });
         joined.collect()

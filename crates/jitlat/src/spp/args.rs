@@ -294,9 +294,9 @@ impl SppArgs {
                     all.push(p);
                     continue;
                 }
-                let resolved = (text.as_str(), 0u16).to_socket_addrs().with_context(|| {
-                    format!("'{text}' is no address or prefix, and no host of that name is known")
-                })?;
+                let resolved = (text.as_str(), 0u16)
+                    .to_socket_addrs()
+                    .with_context(|| format!("'{text}' is not an address, a prefix or a known host name"))?;
                 all.extend(resolved.map(|a| Prefix::from(a.ip())));
             }
             all.dedup();
@@ -362,7 +362,7 @@ impl SppArgs {
             && (apart || self.analyses_ways() || self.per_flow || self.per_prefix.is_some())
         {
             bail!(
-                "a part of captures has lines, a summary and a state (--state), and so have parts that are joined: leave the other outputs out"
+                "parts of captures, also joined ones, only have lines, a summary and a state (--state): leave out the other outputs"
             );
         }
         let stdin = self.reference.iter().chain(&self.monitor);
@@ -372,25 +372,23 @@ impl SppArgs {
         let (names, files) = (self.labels.len(), [self.reference.len(), self.monitor.len()]);
         if names > 0 && files != [names; 2] {
             bail!(
-                "--label: {names} names, but {} files of -f and {} of -F: give one of each for every name",
+                "--label: {names} names, but {} files of -f and {} of -F: give one of each per name",
                 files[0],
                 files[1]
             );
         }
         if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(ReportParts::STREAMS)) {
-            bail!("{} is defined for one capture: leave it or --label out", output.spelling());
+            bail!("{} applies to one capture: leave out it or --label", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
         if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {
-            bail!(
-                "--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes"
-            );
+            bail!("--compat only makes pairs: leave it out for logs, thresholds, flows and prefixes");
         }
         let outputs = &self.report.outputs;
         let of_ways =
             [ReportParts::STREAMS, ReportParts::ROWS].into_iter().find_map(|part| outputs.needing(part));
         if let (true, Some((output, _))) = (self.compat, of_ways) {
-            bail!("--compat makes pairs and nothing else: leave it out for {}", output.spelling());
+            bail!("--compat only makes pairs: leave it out for {}", output.spelling());
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check_one_way("")?;

@@ -83,7 +83,7 @@ impl LivePointArgs {
                 bail!("--follow reads one folder or file at each point: -f DIR -F DIR");
             };
             if [reference, monitor].iter().any(|path| path.as_os_str() == STDIN) {
-                bail!("standard input is read as it comes: leave --follow out");
+                bail!("standard input is always read as it arrives: leave out --follow");
             }
             return Ok([LivePoint::Files(reference.clone()), LivePoint::Files(monitor.clone())]);
         }
@@ -105,7 +105,7 @@ impl LivePointArgs {
         }
         let remote = remote.as_ref().with_context(|| {
             format!(
-                "listening takes two points, and the {name} is missing: name an interface with -{here}, \
+                "live capture needs two points, but the {name} is missing: give an interface with -{here}, \
                  or another host with -{there}"
             )
         })?;
@@ -130,7 +130,7 @@ impl LivePointArgs {
 
 /// Parses `host`, `host:port`, `v6`, `[v6]:port`.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is no port"));
+    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is not a port: give 1 to 65535"));
     if let Some((host, p)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {
         return Ok((host.to_owned(), port(p)?));
     }

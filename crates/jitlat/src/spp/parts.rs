@@ -73,7 +73,7 @@ impl FromStr for PartRange {
             .split_once("..")
             .and_then(|(from, to)| Some(PartRange { from: border(from)?, to: border(to)? }));
         let part = parsed
-            .ok_or_else(|| format!("'{text}' is no part: write 1300000000.5..1300000060, or +60..+120"))?;
+            .ok_or_else(|| format!("'{text}' is not a part: write 1300000000.5..1300000060, or +60..+120"))?;
         match (part.from, part.to) {
             (Some(PartTime::At(a)), Some(PartTime::At(b))) if a >= b => {
                 Err(format!("'{text}' ends before it begins"))
@@ -108,12 +108,12 @@ impl PassivePartArgs {
         let Some(path) = &self.plan else { return Ok(None) };
         let about = || format!("reading the plan {}", path.display());
         if fs::metadata(path).with_context(about)?.len() > MAX_PLAN_BYTES {
-            bail!("{} is no plan: it has more than 64 MiB", path.display());
+            bail!("{} is not a plan: it is larger than 64 MiB", path.display());
         }
         let plan: FirstPass =
             serde_json::from_slice(&fs::read(path).with_context(about)?).with_context(about)?;
         if !plan.is_possible() {
-            bail!("{} is no plan that this program writes (jitlat spp --write-plan)", path.display());
+            bail!("{} is not a plan written by jitlat spp --write-plan", path.display());
         }
         Ok(Some(plan))
     }
@@ -143,7 +143,7 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     }
     parts.sort_by_key(|(_, part)| part.part.from);
     let mut parts = parts.into_iter();
-    let (_, mut whole) = parts.next().context("no state was given")?;
+    let (_, mut whole) = parts.next().context("--join needs the files written with --state")?;
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
     }

@@ -72,7 +72,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "LIST", value_parser = lists::transports)]
     pub transports: Option<LevelList>,
     /// Accepted for clarity: one-way tests are the default.
-    #[arg(long, hide = true, help = "One-way tests, which are the default")]
+    #[arg(long, hide = true, help = "Run one-way tests (the default)")]
     pub one_way: bool,
     /// Packets per run
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
@@ -130,17 +130,17 @@ impl SweepArgs {
         let count = self.proto.as_ref().map_or(0, |LevelList(levels)| levels.len());
         match two_way[..] {
             [] if self.waits.is_some() => {
-                bail!("--waits is defined for round trips: name their protocol, for example --proto icmp")
+                bail!("--waits applies to round trips: give their protocol, for example --proto icmp")
             }
             [] => Ok(true),
             [name, ..] if two_way.len() < count => {
                 bail!(
-                    "--proto: {name} measures round trips and others one direction: sweep one kind at a time"
+                    "--proto: {name} measures round trips, but others one direction: sweep one kind at a time"
                 )
             }
             [name, ..] if self.one_way => bail!("--one-way: {name} measures round trips"),
             [name, ..] if self.transports.is_some() => {
-                bail!("--transports is defined for one-way tests, and {name} measures round trips")
+                bail!("--transports applies to one-way tests, but {name} measures round trips")
             }
             _ => Ok(false),
         }
@@ -148,7 +148,7 @@ impl SweepArgs {
 
     /// Makes the plan of the requested sweep.
     fn plan(&self) -> Result<SweepPlan> {
-        let host = self.host.clone().context("name the far host")?;
+        let host = self.host.clone().context("give the name or address of the far host")?;
         let one_way = self.is_one_way()?;
         let mut loads: Vec<FactorLevel> = Vec::new();
         if !self.load.load.is_empty() {
@@ -257,7 +257,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
         }
         let file = state.path().display();
         return Err(
-            e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
+            e.context(format!("the sweep is not complete: continue it with `jitlat sweep --resume {file}`"))
         );
     }
     Ok(if whole && !state.outcomes().is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })

@@ -31,7 +31,7 @@ impl TestOptions {
             let (args, given) = parse::<OneWayArgs>(plan.options.iter())?;
             refuse(&given, &factors)?;
             if args.stream.both {
-                bail!("one direction at a time: leave out -b");
+                bail!("a sweep measures one direction at a time: leave out -b");
             }
             return Ok(TestOptions::OneWay(plan.host.clone(), Box::new(args)));
         }
@@ -103,8 +103,8 @@ impl TestOptions {
                         Factor::Protocol => {
                             let mut parts = level.text.split(':');
                             let name = parts.next().unwrap_or_default();
-                            let protocol =
-                                PingProtocol::named(name).with_context(|| format!("no protocol {name}"))?;
+                            let protocol = PingProtocol::named(name)
+                                .with_context(|| format!("unknown protocol {name}"))?;
                             args.protocol.protocol = protocol;
                             args.stamps = StampMode::Kernel;
                             for word in parts {
@@ -165,7 +165,7 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
             bail!("--proto is an option of the sweep: write it before --");
         }
         if explicit {
-            bail!("{id}: the sweep itself decides it: leave it out after --");
+            bail!("{id}: the sweep sets this option itself: leave it out after --");
         }
     }
     Ok(())

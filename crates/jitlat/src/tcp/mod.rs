@@ -77,13 +77,13 @@ pub struct TcpArgs {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+    text.parse().map_err(|()| format!("'{text}' is not an address or a prefix"))
 }
 
 /// Runs `jitlat tcp`.
 pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     if args.events && !args.outputs.is_empty() {
-        bail!("-e prints events and nothing else: leave it out for a report");
+        bail!("-e prints only events: leave it out for a report");
     }
     let state: Vec<&Path> = args.parts.state.iter().map(PathBuf::as_path).collect();
     args.outputs.check(0, &state)?;
@@ -92,12 +92,14 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
         return join(args);
     }
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
-        bail!("figures read the capture twice, which standard input cannot: give a file");
+        bail!(
+            "figures need two readings of the capture, but standard input can be read only once: give a file"
+        );
     }
     if args.follow
         && (args.captures.len() > 1 || draws || args.captures.iter().any(|p| p.as_os_str() == STDIN))
     {
-        bail!("--follow reads one folder or file, once: leave other captures and figures out");
+        bail!("--follow reads one folder or file, once: leave out other captures and figures");
     }
     let stop = interrupt::stop()?;
     let captures = TcpCaptures {
@@ -120,8 +122,9 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
             let part = captures.find(&files, &stop, observer)?;
             match stop.is_requested() {
                 false => failures.extend(args.parts.write_state(&part).err()),
-                true => failures
-                    .push(anyhow!("interrupted: a state is of the whole capture, and was not written")),
+                true => failures.push(anyhow!(
+                    "interrupted: the state was not written, because it must cover the whole capture"
+                )),
             }
             part.result()
         }
@@ -144,11 +147,11 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
 /// Runs `--join`.
 fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
-        bail!("figures are drawn from captures: leave them out for parts that are joined");
+        bail!("figures are drawn from captures: leave them out with --join");
     }
     let parts = args.parts.states()?;
     if args.events && parts.iter().any(|part| part.pair.is_some()) {
-        bail!("events are of one point, and these parts are of two: analyse them with --one-point");
+        bail!("events come from one point, but these parts are from two: analyse them with --one-point");
     }
     let mut lines = match args.events {
         true => Some(EventPrinter::new(interrupt::stop()?, false)),

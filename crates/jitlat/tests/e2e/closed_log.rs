@@ -1,4 +1,4 @@
-//! Standard error that is closed or full: the exit status does not change, and servers go on.
+//! Standard error that is closed or full: the exit status does not change, and servers continue.
 
 use crate::harness::*;
 use nix::sys::signal::Signal;
@@ -28,7 +28,7 @@ fn broken() -> [(&'static str, Stdio); 3] {
     ]
 }
 
-/// The exit status; `interrupted`: of a test with this server, by Ctrl-C while it is under way.
+/// Returns the exit status. `interrupted`: the server of a test that is ended by Ctrl-C while it runs.
 fn status(mut command: Command, stderr: Stdio, interrupted: Option<&Server>) -> i32 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let before = interrupted.map(Server::tests);
@@ -87,7 +87,8 @@ fn a_server_serves_on() {
     }
 }
 
-/// Packets of a test that arrived. The place of the connection before is free as soon as the server sees its end.
+/// Measures, and returns the number of packets that arrived. The slot of the previous connection is free as soon as
+/// the server notices its end.
 fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
     let test = format!("{host} -n 20 -p 1ms --json -");
     jitlat_waiting::for_value("room for another connection", PATIENCE, || {

@@ -20,10 +20,10 @@ fn start(arguments: &str) -> (TempDir, Ipv4Addr, Server) {
     (folder, host, server)
 }
 
-/// What some packets of each stream take. Nothing is asserted on how far they got.
+/// Time for some packets of each stream. No assertion depends on their number.
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// Starts a test, which is under way when this returns.
+/// Starts a test, which is running when this returns.
 fn under_way(server: &Server, folder: &Path, line: &str) -> Running {
     server.under_way(Place::Here.jitlat(folder, line), A_WHILE)
 }
@@ -62,7 +62,8 @@ fn something_else_listens() {
     client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
 }
 
-/// A firewall in front of the server that rejects what `matches` with this ICMP type; gone with the laboratory.
+/// Adds a firewall in front of the server that rejects what `matches` with this ICMP type; it is removed with the
+/// laboratory.
 fn reject(host: &Namespace, folder: &Path, matches: &str, with: &str) {
     let file = folder.join("rules");
     let rules = format!(
@@ -80,7 +81,7 @@ fn a_firewall_that_prohibits_is_named() {
     let (v4, v6) = (lab.server.v4, lab.server.v6);
     let run =
         |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
-    // Each packet is to be answered, also those of the next test.
+    // Each packet is answered, including those of the next test.
     for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
         lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
     }
@@ -94,7 +95,7 @@ fn a_firewall_that_prohibits_is_named() {
         reject(&lab.server, folder.path(), "meta l4proto { tcp, udp }", with);
         run(&format!("ping {host} --proto stamp -n 20 -p 10ms --timeout 1s"))
             .refused(&["prohibited (ICMP)", "firewall"]);
-        // What is said of a connection may also mean that there is no route.
+        // An ICMP error about a connection may also mean that there is no route.
         run(&format!("ping {host} --proto tcp -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
         run(&format!("{host} -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
         lab.server.run("nft delete table inet firewall").unwrap();
@@ -102,11 +103,11 @@ fn a_firewall_that_prohibits_is_named() {
     let server = |ip: std::net::IpAddr| Server::start(Place::In(&lab.server), folder.path(), ip, "");
     for (host, with) in [(v4, "icmp type admin-prohibited"), (v6, "icmpv6 type admin-prohibited")] {
         let server = server(host);
-        // The control connection is let through, the test packets are not.
+        // The control connection passes, the test packets do not.
         reject(&lab.server, folder.path(), "meta l4proto udp", with);
         run(&format!("{host} -n 20 -p 10ms")).refused(&["prohibited (ICMP)", "firewall"]);
         lab.server.run("nft delete table inet firewall").unwrap();
-        // For a while only.
+        // The reason is temporary.
         for proto in ["stamp", "irtt"] {
             let line = format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s --json {proto}.json");
             let mut test = server.under_way(Place::In(&lab.client).jitlat(folder.path(), &line), A_WHILE);
@@ -128,7 +129,7 @@ fn a_firewall_that_prohibits_is_named() {
     }
 }
 
-/// Echo requests are no UDP and have no port: not where they are answered, and not where somebody rejects them.
+/// Echo requests are not UDP and have no port, neither where they are answered nor where they are rejected.
 #[test]
 fn echo_requests_have_no_port_and_are_no_udp() {
     let Some(lab) = lab("echo_requests_have_no_port_and_are_no_udp") else { return };
@@ -140,7 +141,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     let outputs =
         "-o e.log --json e.json --html e.html --csv e.csv --as summary-csv=s.csv --as openmetrics=e.om";
     let files = ["e.log", "e.json", "e.html", "s.csv", "e.om"];
-    // Everything that a test, and the analysis of its log, say.
+    // Output of a test and of the analysis of its log.
     let said = |host: std::net::IpAddr, status: i32| {
         files.iter().for_each(|file| drop(std::fs::remove_file(folder.path().join(file))));
         let run = |line: &str, status: i32| {
@@ -202,7 +203,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
             }
             lab.server.run("nft delete table inet firewall").unwrap();
         }
-        // Each fifth is rejected, or lost.
+        // Each fifth packet is rejected, or lost.
         reject(&lab.server, folder.path(), &echo("numgen inc mod 5 == 0"), rejections[0]);
         let some = said(host, 0);
         assert!(some.contains("a filter or policy prohibits these packets"), "{some}");
@@ -381,7 +382,7 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     running.signal(Signal::SIGINT);
     running.runs_for(Duration::from_secs(1));
     running.signal(Signal::SIGINT);
-    // Well before the 15 s that an answer of a server may take.
+    // Well before the timeout of 15 s for an answer of a server.
     let report = running.finish(Duration::from_secs(12)).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{received} received");
@@ -392,7 +393,7 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
 #[test]
 fn what_a_killed_client_left_behind_is_collected() {
     std::thread::scope(|s| {
-        // A UDP stream towards the server would do as well, but needs half a minute of silence first.
+        // A UDP stream towards the server would also be suitable, but needs half a minute of silence first.
         for options in ["-t", "-R"] {
             s.spawn(move || collect_after_death(options));
         }
@@ -422,7 +423,7 @@ fn collect_after_death(options: &str) {
     assert_eq!(report.text("/session/tags/k"), "v", "{options}");
     let again = client(folder.path(), "-f whole.log --json -").finish(PATIENCE).report();
     assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
-    // Once fetched it is gone; and a test that never existed is not found.
+    // Once fetched, the results are deleted; and a test that never existed is not found.
     client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
         .finish(PATIENCE)
         .refused(&["kept"]);
@@ -444,7 +445,7 @@ fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
     }
 }
 
-/// The JSON lines of a file, the last of which may be cut.
+/// Reads the JSON lines of a file, the last of which may be cut.
 fn windows(file: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -544,17 +545,18 @@ fn a_lost_server_leaves_what_was_received() {
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
-/// The packets after the last arrival are unknown: neither sent nor lost, and the answer says so.
+/// Checks that the packets after the last arrival are unknown, neither sent nor lost, and that the answer says so.
 fn claims_no_tail(report: &Report) {
     let [sent, lost, received] =
         ["sent", "lost", "unique_valid"].map(|n| report.count(&format!("/counts/{n}")));
     assert_eq!(sent, lost + received);
-    // This host's own receive queue may lose some of a loaded machine's.
+    // The receive queue of a loaded host may lose some packets.
     assert!(lost <= sent / 20, "{lost} of {sent} lost");
     assert_eq!(report.at("/answer/complete"), false);
 }
 
-/// With `-b`, what the server had received died with it; a two-way test's requests cannot be answered any more.
+/// With `-b`, the server's received packets are lost when it dies; a two-way test's later requests cannot be answered
+/// any more.
 #[test]
 fn what_died_with_the_server_is_unknown_not_lost() {
     std::thread::scope(|s| {
@@ -609,7 +611,7 @@ fn lose_the_client(options: &str) {
         let finished = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE);
         let report = finished.any_report();
         claims_no_tail(&report);
-        // Of a stream towards the server nothing is known here.
+        // Nothing is known here about a stream towards the server.
         let known = report.count("/counts/sent") > 0;
         assert_eq!(finished.code(), if known { 0 } else { 2 }, "{options}: {}", finished.stderr);
         if known {
@@ -649,7 +651,7 @@ fn lose_the_folder(options: &str) {
     );
 }
 
-/// A file that takes the log's name during the test is somebody's: it stays, and the log has another name.
+/// A file of another program that takes the log's name during the test is retained, and the log gets another name.
 #[test]
 fn a_file_that_took_the_name_of_a_log_stays() {
     let (folder, host, server) = start("");
@@ -678,7 +680,7 @@ fn vanishing_clients_leave_the_server_serving() {
     let (folder, host, mut server) = start("");
     for options in ["", "-R", "-b", "-t", "-t -R", "--classic", "--classic -R"] {
         let mut running = client(folder.path(), &format!("{host} -n 3000 -p 5ms {options}"));
-        // Some of the classic ones are still probing.
+        // Some of the classic tests are still probing.
         running.runs_for(Duration::from_millis(700));
         running.signal(Signal::SIGKILL);
         drop(running);
@@ -735,7 +737,7 @@ fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
     assert!((500..2000).contains(&report.count("/counts/received")));
 }
 
-/// A file system so small that a log does not fit; gone when dropped.
+/// A file system that is too small for a log; removed when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {

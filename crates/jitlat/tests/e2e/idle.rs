@@ -1,4 +1,4 @@
-//! Idle means idle: a server and a monitor with nothing to do hardly run, on a host whose noise they measure.
+//! A server and a monitor with nothing to do must hardly run, because they add noise to the host that they measure.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::Namespace;
@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long wake-ups are counted.
+/// Time for which wake-ups are counted.
 const COUNTED: Duration = Duration::from_secs(5);
-/// Wake-ups per second allowed, of all threads together.
+/// Allowed wake-ups per second, of all threads together.
 const ALLOWED: f64 = 1.0;
 
-/// How often the threads of a process have waited so far.
+/// Number of times that the threads of a process have waited so far.
 fn waits(process: u32) -> u64 {
     let of = |task: fs::DirEntry| -> Option<u64> {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
@@ -22,7 +22,7 @@ fn waits(process: u32) -> u64 {
     fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten().filter_map(of).sum()
 }
 
-/// Checks that a process that has just started becomes idle, and ends when it is asked to.
+/// Checks that a process that has just started becomes idle, and ends on request.
 fn becomes_idle(what: &str, running: Running) {
     let mut rates = Vec::new();
     let is_idle = jitlat_waiting::within(PATIENCE, || {
@@ -68,7 +68,7 @@ fn a_monitor_is_idle_while_nothing_is_due() {
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // Host c, which measures, is not there.
+    // Host c, which measures, does not exist.
     let file = "host = [\n  { name = \"a\", address = \"10.9.0.1\", key-file = \"a.key\" },\n  \
                 { name = \"b\", address = \"10.9.0.2\", key-file = \"b.key\" },\n  \
                 { name = \"c\", address = \"10.9.0.254\", key-file = \"c.key\" },\n]\n\

@@ -347,7 +347,7 @@ fn what_cannot_be_compared_is_said() {
     let drawn = ["--html", html.to_str().unwrap(), "--plots", plots.to_str().unwrap()];
     refused(&[&[none.as_str(), &one, &few, &log], &drawn[..]].concat(), 0, "few against none");
     assert!(!std::fs::read_to_string(html).unwrap().contains("NaN"));
-    refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "there is no column x");
+    refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "unknown column x");
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
     // Flagged, and still compared.
     refused(&[&log, &data("d_edge_small_v1.log")], 0, "different payloads: 80 and 12 bytes");

@@ -134,7 +134,7 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze whole.log other.log --merge --streaming", "a part of another test"),
         (
             "analyze streaming.state --as hdr",
-            "--as hdr needs all packets, and streaming.state was analysed in constant memory",
+            "--as hdr needs all packets, but streaming.state was analysed in constant memory",
         ),
         ("analyze streaming.state --within 1ms", "--within needs all packets"),
         ("analyze whole.log --state /nonexistent/x.state", "/nonexistent/x.state"),

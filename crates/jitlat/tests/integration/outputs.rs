@@ -171,7 +171,7 @@ fn a_name_that_is_not_known_lists_those_that_are() {
     let output = jitlat("export log --as hrd", dir.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("there is no format 'hrd'") && said.contains("hdr, "), "{said}");
+    assert!(said.contains("unknown format 'hrd'") && said.contains("hdr, "), "{said}");
     let help = jitlat("export --as help", dir.path());
     let list = String::from_utf8_lossy(&help.stdout);
     assert!(help.status.success() && list.contains("hdr ") && list.contains("OpenMetrics"), "{help:?}");
