@@ -222,7 +222,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     }
 }
 
-/// Slow cases, in parallel.
+/// Slow cases, run in parallel.
 #[test]
 fn waiting_is_bounded() {
     std::thread::scope(|s| {
@@ -266,7 +266,7 @@ fn keys() {
     with(&format!("--key-file {}", key("huge", &"0123456789".repeat(1000))))
         .refused(&["is it the right file?"]);
     still_serves(folder.path(), host, &format!("--key-file {right}"));
-    // A client with a key does not talk to a server that cannot prove that it has it.
+    // A client with a key refuses a server that cannot prove that it has the key.
     let (folder, host, _open) = start("");
     let line = format!("{host} -n 10 -p 1ms --key-file {right}");
     client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
@@ -290,7 +290,7 @@ fn each_peer_has_a_key_of_its_own() {
     let shown =
         client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(PATIENCE);
     std::fs::write(folder.path().join("shown"), &shown.stdout).unwrap();
-    // What is shown is a policy of the same keys.
+    // The policy shown has the same keys.
     let arguments = "--policy shown --only jitlat irtt --capture lo";
     let server = Server::start(Place::Here, folder.path(), host, arguments);
     let run = |line: &str| client(folder.path(), line).finish(PATIENCE);
@@ -301,7 +301,7 @@ fn each_peer_has_a_key_of_its_own() {
         still_serves(folder.path(), host, &format!("--key-file {key}"));
         let line = format!("ping {host} --proto irtt -n 20 -p 1ms --json - --irtt-key-file {key}");
         assert_eq!(run(&line).report().count("/counts/received"), 20);
-        // Told only to who has proven a key.
+        // The reason is only given to clients that have proven a key.
         digests(key).refused(&["'nowhere' is not offered"]);
     }
     run(&format!("{host} -n 10 --key-file bad")).refused(&["key"]);

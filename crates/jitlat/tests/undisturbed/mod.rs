@@ -1,4 +1,4 @@
-//! Measurements count only if this host kept its conditions: one that failed while the host stood still is made again.
+//! Repeats measurements that failed while this host stalled: measurements only count on an undisturbed host.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How often a measurement is made, at most.
+/// Largest number of attempts.
 const ATTEMPTS: u32 = 5;
-/// A host that did not run a thread for this long after its sleep disturbs what is measured.
+/// Length of a stall that disturbs a measurement: a thread was not run for this long after its sleep.
 const STANDSTILL: Duration = Duration::from_millis(20);
 
-/// How often the watching thread has looked at the clock.
+/// Number of times that the watching thread has read the clock.
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `measurement`, which may panic as a test does. If it does and the host stood still meanwhile, runs it again;
-/// on a host that ran throughout, the first failure is the test's.
+/// Runs `measurement`, which may panic like a test. If it panics and the host stalled meanwhile, it is repeated;
+/// otherwise the first failure counts.
 pub fn undisturbed(measurement: impl Fn()) {
     for attempt in 1..=ATTEMPTS {
         let started = Instant::now();
@@ -25,21 +25,21 @@ pub fn undisturbed(measurement: impl Fn()) {
         if attempt == ATTEMPTS || longest < STANDSTILL {
             resume_unwind(failure);
         }
-        let _ = writeln!(std::io::stderr(), "measured again: this host stood still for {longest:?}");
+        let _ = writeln!(std::io::stderr(), "measured again: this host stalled for {longest:?}");
     }
 }
 
-/// The longest standstill that ended since `started`.
+/// Length of the longest stall that ended since `started`.
 fn longest_standstill(started: Instant) -> Duration {
-    // One that still lasts ends first: then the watching thread looks again.
+    // A stall in progress ends first: the watching thread reads the clock afterwards.
     let looks = LOOKS.load(Ordering::Relaxed);
     jitlat_waiting::within(10 * STANDSTILL, || LOOKS.load(Ordering::Relaxed) > looks + 1);
     let all = standstills().lock().unwrap();
     all.iter().filter(|(ended, _)| *ended >= started).map(|(_, length)| *length).max().unwrap_or_default()
 }
 
-/// When each standstill of this process ended, and its length. A thread that sleeps and looks at the clock fills the
-/// list from the first call on.
+/// End and length of each stall of this process. A thread that sleeps and reads the clock fills the list from the
+/// first call on.
 fn standstills() -> &'static Mutex<Vec<(Instant, Duration)>> {
     static ALL: OnceLock<Mutex<Vec<(Instant, Duration)>>> = OnceLock::new();
     ALL.get_or_init(|| {
