@@ -35,7 +35,7 @@ pub struct TestJob {
     /// Name of the test.
     pub name: String,
     /// Number of the slot.
-    pub place: i64,
+    pub slot_number: i64,
     /// The pair of hosts to test.
     pub pair: HostPair,
     /// Name of the far host or target.
@@ -96,7 +96,7 @@ pub struct SlotOutcome {
     /// Name of the far host.
     pub far: String,
     /// Number of the slot.
-    pub place: i64,
+    pub slot_number: i64,
     /// Start of the slot.
     pub start: WallTime,
     /// How the slot ended.
@@ -213,7 +213,7 @@ struct Own {
 
 #[derive(Clone, Copy)]
 struct PairSlot {
-    place: i64,
+    slot_number: i64,
     pair: HostPair,
     start: WallTime,
 }
@@ -385,11 +385,11 @@ impl Agenda {
             id: self.ids,
             test,
             name: self.model.tests[test].name.clone(),
-            place: slot.place,
+            slot_number: slot.slot_number,
             pair: slot.pair,
             far: self.far(test, &slot.pair),
             start: slot.start,
-            until: scheduled.begins(slot.place).unwrap_or(slot.start) + scheduled.slot,
+            until: scheduled.begins(slot.slot_number).unwrap_or(slot.start) + scheduled.slot,
         };
         self.running.push(RunningTest { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
         job
@@ -417,7 +417,7 @@ impl Agenda {
         self.count(SlotOutcome {
             test,
             far,
-            place: slot.place,
+            slot_number: slot.slot_number,
             start: slot.start,
             ending: SlotEnding::Missed(missed),
         });
@@ -431,8 +431,8 @@ impl Agenda {
 
     /// Records that the job `id` has ended at `now`, measured or failed (with the reason in words).
     pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
-        let Some(place) = self.running.iter().position(|r| r.job.id == id) else { return };
-        let RunningTest { job, stopped, .. } = self.running.swap_remove(place);
+        let Some(index) = self.running.iter().position(|r| r.job.id == id) else { return };
+        let RunningTest { job, stopped, .. } = self.running.swap_remove(index);
         // The file may have changed while the test was running.
         let own = self.model.tests.iter().position(|t| t.name == job.name);
         let ending = match result {
@@ -464,8 +464,8 @@ impl Agenda {
                 SlotEnding::Failed(failure)
             }
         };
-        let TestJob { name: test, far, place, start, .. } = job;
-        self.count(SlotOutcome { test, far, place, start, ending });
+        let TestJob { name: test, far, slot_number, start, .. } = job;
+        self.count(SlotOutcome { test, far, slot_number, start, ending });
     }
 
     /// Takes the outcomes of slots since the last call.
@@ -560,17 +560,17 @@ impl Own {
 
     /// If nothing is due any more, queues the starts of the next slot in which this host starts a test.
     fn fill(&mut self, scheduled: &Scheduled) {
-        if !self.due.is_empty() || self.rounds.is_empty() || scheduled.places() == 0 {
+        if !self.due.is_empty() || self.rounds.is_empty() || scheduled.slots_per_cycle() == 0 {
             return;
         }
         while self.rounds[scheduled.round_of(self.next)].is_empty() {
             self.next += 1;
         }
-        let place = self.next;
-        let pairs = &self.rounds[scheduled.round_of(place)];
-        let slots = pairs
-            .iter()
-            .filter_map(|pair| Some(PairSlot { place, pair: *pair, start: scheduled.starts(place, pair)? }));
+        let slot_number = self.next;
+        let pairs = &self.rounds[scheduled.round_of(slot_number)];
+        let slots = pairs.iter().filter_map(|pair| {
+            Some(PairSlot { slot_number, pair: *pair, start: scheduled.starts(slot_number, pair)? })
+        });
         let mut slots: Vec<PairSlot> = slots.collect();
         slots.sort_by_key(|slot| slot.start);
         self.due = slots.into();

@@ -236,9 +236,9 @@ fn busy(
     for scheduled in &around.timetable.tests {
         let takes = scheduled.slot + around.model.guard;
         let Some(first) = scheduled.first_from(from - takes) else { continue };
-        for place in first.. {
-            let Some(begins) = scheduled.begins(place).filter(|begins| *begins < end) else { break };
-            let mut pairs = scheduled.pairs_of(place).iter();
+        for slot_number in first.. {
+            let Some(begins) = scheduled.begins(slot_number).filter(|begins| *begins < end) else { break };
+            let mut pairs = scheduled.pairs_of(slot_number).iter();
             if begins + takes > from
                 && pairs.any(|pair| hosts.contains(&pair.first) || hosts.contains(&pair.second))
             {

@@ -203,7 +203,7 @@ impl HostPlan {
 
 /// Number of slots per day of a test, on average.
 fn rounds_a_day(scheduled: &Scheduled) -> f64 {
-    scheduled.places() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
+    scheduled.slots_per_cycle() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
 }
 
 fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {

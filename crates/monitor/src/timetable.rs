@@ -124,7 +124,7 @@ impl Scheduled {
     }
 
     /// Number of slots in a cycle.
-    pub fn places(&self) -> usize {
+    pub fn slots_per_cycle(&self) -> usize {
         self.starts.len()
     }
 

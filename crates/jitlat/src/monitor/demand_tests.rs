@@ -8,7 +8,7 @@ fn host(only_answers: bool) -> HostOffer {
     HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
 }
 
-fn wish(fields: &[(&str, &str)]) -> RunRequest {
+fn request(fields: &[(&str, &str)]) -> RunRequest {
     let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
     serde_json::from_value(json.collect()).unwrap()
 }
@@ -16,7 +16,7 @@ fn wish(fields: &[(&str, &str)]) -> RunRequest {
 #[test]
 fn a_wish_is_what_the_command_line_would_send() {
     let of = |fields: &[(&str, &str)]| {
-        DemandedTest::of(&wish(fields), &host(false), &MonitorInstruments).unwrap().planned()
+        DemandedTest::of(&request(fields), &host(false), &MonitorInstruments).unwrap().planned()
     };
     let usual = of(&[]);
     assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
@@ -51,7 +51,7 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("profile", "vioce")], false, "profile", "vioce"),
     ] {
         let Err(RunRefusal::Wish(about, why)) =
-            DemandedTest::of(&wish(fields), &host(answers), &MonitorInstruments)
+            DemandedTest::of(&request(fields), &host(answers), &MonitorInstruments)
         else {
             panic!("{fields:?}")
         };

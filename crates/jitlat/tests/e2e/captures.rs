@@ -114,7 +114,7 @@ fn kept(folder: &Path, archive: &str) -> Kept {
     let out = folder.join(format!("{archive}.logs"));
     let _ = fs::remove_dir_all(&out);
     let line = format!("archive export {archive} {archive}.logs");
-    let exported = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    let exported = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
     assert_eq!(exported.code(), 0, "{}", exported.stderr);
     let mut kept = Kept::default();
     for entry in fs::read_dir(&out).unwrap() {
@@ -184,7 +184,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let so_far = measured("a");
     wait_until("the last period with packets", || measured("a") >= so_far + 2);
     a.signal(Signal::SIGTERM);
-    let ended = a.finish(PATIENCE);
+    let ended = a.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     assert_eq!(told(), "loss firing a b\nloss resolved a b\n");
     let all = kept(folder, "a");
@@ -199,7 +199,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains('b'), "{row}");
     b.signal(Signal::SIGTERM);
-    assert_eq!(b.finish(PATIENCE).code(), 0);
+    assert_eq!(b.finish(TIMEOUT).code(), 0);
 }
 
 #[test]
@@ -222,13 +222,13 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         wait_until("a period", || entered() >= 2);
         wait_until("rows of the next one in its logs", || has_begun(&folder.join("a/captures")));
         first.signal(Signal::SIGKILL);
-        let killed = first.finish(PATIENCE);
+        let killed = first.finish(TIMEOUT);
         let before = entered();
         let second = monitor(&lab.client, folder, "a");
         wait_until("what the killed one left, and two periods more", || entered() >= before + 6);
         // The far host is killed.
         b.signal(Signal::SIGKILL);
-        b.finish(PATIENCE);
+        b.finish(TIMEOUT);
         wait_until("a period without it", || slots(&folder.join("a"), "unreachable") > 0);
         let before = entered();
         let b = monitor(&lab.server, folder, "b");
@@ -236,11 +236,11 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         traffic.stop.store(true, Ordering::Relaxed);
         second.signal(Signal::SIGTERM);
         b.signal(Signal::SIGTERM);
-        b.finish(PATIENCE);
+        b.finish(TIMEOUT);
         drop(killed);
         second
     });
-    let ended = second.finish(PATIENCE);
+    let ended = second.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let said = |text: &str| ended.stderr.matches(text).count();
     assert_eq!(said("logs of a killed capture were recovered"), 1, "{}", ended.stderr);
@@ -296,11 +296,11 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
         stop.store(true, Ordering::Relaxed);
     });
     a.signal(Signal::SIGTERM);
-    let ended = a.finish(PATIENCE);
+    let ended = a.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let ask = |figure: &str| -> Vec<f64> {
         let line = format!("archive ls a --csv --figure {figure}");
-        let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+        let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
         assert!(listed.stdout.contains("captured uploads"), "{}", listed.stdout);
         let last = |row: &str| row.rsplit(',').next().and_then(|cell| cell.parse().ok());
         listed.stdout.lines().skip(1).filter_map(last).collect()

@@ -161,7 +161,7 @@ fn a_download_over_cells_is_captured() {
                 });
             });
             let mut stream =
-                lab.client.within(|| TcpStream::connect_timeout(&far, PATIENCE)).unwrap().unwrap();
+                lab.client.within(|| TcpStream::connect_timeout(&far, TIMEOUT)).unwrap().unwrap();
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             let mut data = [0; 1 << 16];
             while stream.read(&mut data).is_ok_and(|n| n > 0) {}

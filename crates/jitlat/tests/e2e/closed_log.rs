@@ -34,12 +34,12 @@ fn status(mut command: Command, stderr: Stdio, interrupted: Option<&Server>) -> 
     let before = interrupted.map(Server::tests);
     let mut child = command.spawn().unwrap();
     if let Some(server) = interrupted {
-        jitlat_waiting::until("the test to begin", PATIENCE, || Some(server.tests()) > before);
+        jitlat_waiting::until("the test to begin", TIMEOUT, || Some(server.tests()) > before);
         let runs = || child.try_wait().unwrap().is_none();
         jitlat_waiting::while_true("the test runs", Duration::from_millis(500), runs);
         signal(&child, Signal::SIGINT);
     }
-    wait(&mut child, PATIENCE)
+    wait(&mut child, TIMEOUT)
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_server_serves_on() {
         assert_eq!(measured(host, folder.path()), 20, "standard error {how}");
         assert!(child.try_wait().unwrap().is_none(), "standard error {how}");
         signal(&child, Signal::SIGTERM);
-        assert_eq!(wait(&mut child, PATIENCE), 0, "standard error {how}");
+        assert_eq!(wait(&mut child, TIMEOUT), 0, "standard error {how}");
     }
 }
 
@@ -91,8 +91,8 @@ fn a_server_serves_on() {
 /// the server notices its end.
 fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
     let test = format!("{host} -n 20 -p 1ms --json -");
-    jitlat_waiting::for_value("room for another connection", PATIENCE, || {
-        let finished = Running::start(Place::Here.jitlat(folder, &test)).finish(PATIENCE);
+    jitlat_waiting::for_value("room for another connection", TIMEOUT, || {
+        let finished = Running::start(Place::Here.jitlat(folder, &test)).finish(TIMEOUT);
         if finished.code() != 0 {
             assert!(finished.stderr.contains("max-connections-per-client"), "{}", finished.stderr);
             return None;
@@ -104,6 +104,6 @@ fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
 /// Connects and waits until the server has closed the connection.
 fn refused(host: Ipv4Addr) {
     let mut stream = TcpStream::connect((host, 2666)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let _ = stream.read_to_end(&mut Vec::new());
 }

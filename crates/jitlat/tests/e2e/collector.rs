@@ -168,7 +168,7 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
     }
     // Every path is judged at the collector.
     assert!(c.stdout.contains(" FIRING warning any: delay, a → b"), "{}", c.stdout);
-    let listed = Running::start(Place::Here.jitlat(folder, "archive pushes c")).finish(PATIENCE);
+    let listed = Running::start(Place::Here.jitlat(folder, "archive pushes c")).finish(TIMEOUT);
     assert!(listed.stdout.contains("collected from") && listed.code() == 0, "{}", listed.stdout);
     is_whole(&central);
 }

@@ -17,7 +17,7 @@ fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
 
 fn stopped(server: Running) -> Finished {
     server.signal(Signal::SIGTERM);
-    server.finish(PATIENCE)
+    server.finish(TIMEOUT)
 }
 
 /// Values of `name` in the status of each thread of `process`.
@@ -51,7 +51,7 @@ fn a_server_says_what_it_gave_up_and_every_thread_has() {
 fn a_user_that_does_not_exist_is_refused_before_anything_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("serve --bind {} --user no-such-user-here", own_address());
-    let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT);
     finished.refused(&["no-such-user-here", "--no-sandbox"]);
 }
 
@@ -65,7 +65,7 @@ fn decisions_are_json_lines() {
     let server = server(folder.path(), host, &format!("--key-file {key} --log-format json"));
     let client = |options: &str| {
         let line = format!("{host} -n 20 -p 1ms --json - {options}");
-        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE)
+        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT)
     };
     let tests = 12;
     for _ in 0..tests {
@@ -102,7 +102,7 @@ fn every_service_has_a_line_for_each_test_it_accepts() {
     for (name, port) in ports {
         let line = format!("ping {host} --proto {name} --{name}-port {port} -n 20 -p 1ms --json -");
         assert_eq!(
-            Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE).code(),
+            Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT).code(),
             0,
             "{name}"
         );

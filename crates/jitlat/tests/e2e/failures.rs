@@ -29,7 +29,7 @@ fn under_way(server: &Server, folder: &Path, line: &str) -> Running {
 }
 
 fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
-    let report = client(folder, &format!("{host} -n 20 -p 1ms --json - {options}")).finish(PATIENCE).report();
+    let report = client(folder, &format!("{host} -n 20 -p 1ms --json - {options}")).finish(TIMEOUT).report();
     assert_eq!(report.count("/counts/unique_valid"), 20);
 }
 
@@ -37,14 +37,14 @@ fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
 fn nobody_listens() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
-    let finished = client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE);
+    let finished = client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT);
     finished.refused(&[&host.to_string(), "2666", "refused", "jitlat serve"]);
 }
 
 #[test]
 fn an_unknown_host() {
     let folder = tempfile::tempdir().unwrap();
-    client(folder.path(), "no-such-host.invalid -n 10").finish(PATIENCE).refused(&["no-such-host.invalid"]);
+    client(folder.path(), "no-such-host.invalid -n 10").finish(TIMEOUT).refused(&["no-such-host.invalid"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn something_else_listens() {
             let _ = stream.read(&mut [0; 100]);
         }
     });
-    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
+    client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT).refused(&[&host.to_string()]);
 }
 
 /// Adds a firewall in front of the server that rejects what `matches` with this ICMP type; it is removed with the
@@ -80,7 +80,7 @@ fn a_firewall_that_prohibits_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (v4, v6) = (lab.server.v4, lab.server.v6);
     let run =
-        |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
+        |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT);
     // Each packet is answered, including those of the next test.
     for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
         lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
@@ -114,7 +114,7 @@ fn a_firewall_that_prohibits_is_named() {
             reject(&lab.server, folder.path(), "meta l4proto udp", with);
             test.runs_for(A_WHILE);
             lab.server.run("nft delete table inet firewall").unwrap();
-            let done = test.finish(2 * PATIENCE);
+            let done = test.finish(2 * TIMEOUT);
             let what = "a filter or policy prohibits these packets";
             let said = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(what);
             assert!(said(&done.stdout), "{host} {proto}: {}\n{}", done.stdout, done.stderr);
@@ -145,8 +145,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     let said = |host: std::net::IpAddr, status: i32| {
         files.iter().for_each(|file| drop(std::fs::remove_file(folder.path().join(file))));
         let run = |line: &str, status: i32| {
-            let done =
-                Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
+            let done = Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT);
             assert_eq!(done.code(), status, "{line}: {}\n{}", done.stdout, done.stderr);
             [done.stdout, done.stderr]
         };
@@ -236,7 +235,7 @@ fn somebody_listens_and_says_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
     let _silent = TcpListener::bind((host, 2666)).unwrap();
-    client(folder.path(), &format!("{host} -n 10")).finish(3 * PATIENCE).refused(&[&host.to_string()]);
+    client(folder.path(), &format!("{host} -n 10")).finish(3 * TIMEOUT).refused(&[&host.to_string()]);
 }
 
 #[test]
@@ -253,7 +252,7 @@ fn keys() {
     let (folder, host, _server) = start(&format!("--key-file {right}"));
     still_serves(folder.path(), host, &format!("--key-file {right}"));
     let with =
-        |options: &str| client(folder.path(), &format!("{host} -n 10 -p 1ms {options}")).finish(PATIENCE);
+        |options: &str| client(folder.path(), &format!("{host} -n 10 -p 1ms {options}")).finish(TIMEOUT);
     with(&format!("--key-file {wrong}")).refused(&["key"]);
     with("").refused(&["key"]);
     with("--classic").refused(&[]);
@@ -269,7 +268,7 @@ fn keys() {
     // A client with a key refuses a server that cannot prove that it has the key.
     let (folder, host, _open) = start("");
     let line = format!("{host} -n 10 -p 1ms --key-file {right}");
-    client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
+    client(folder.path(), &line).finish(TIMEOUT).refused(&["key"]);
 }
 
 #[test]
@@ -288,12 +287,12 @@ fn each_peer_has_a_key_of_its_own() {
     std::fs::write(folder.path().join("policy"), ["jitlat", "irtt", "digests"].map(keys).concat()).unwrap();
     let host = own_address();
     let shown =
-        client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(PATIENCE);
+        client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(TIMEOUT);
     std::fs::write(folder.path().join("shown"), &shown.stdout).unwrap();
     // The policy shown has the same keys.
     let arguments = "--policy shown --only jitlat irtt --capture lo";
     let server = Server::start(Place::Here, folder.path(), host, arguments);
-    let run = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    let run = |line: &str| client(folder.path(), line).finish(TIMEOUT);
     let digests = |key: &str| {
         run(&format!("spp -i lo -R {host} --key-file {key} --remote-interface nowhere --duration 1"))
     };
@@ -325,15 +324,15 @@ fn each_peer_has_a_key_of_its_own() {
 fn a_busy_server_says_so_and_finishes_what_it_began() {
     let (folder, host, server) = start("--max-sessions 1");
     let first = under_way(&server, folder.path(), &format!("{host} -n 300 -p 10ms --json -"));
-    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&["sessions"]);
-    assert_eq!(first.finish(PATIENCE).report().count("/counts/unique_valid"), 300);
+    client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT).refused(&["sessions"]);
+    assert_eq!(first.finish(TIMEOUT).report().count("/counts/unique_valid"), 300);
     still_serves(folder.path(), host, "");
 }
 
 #[test]
 fn requests_beyond_the_limits_name_the_limit() {
     let (folder, host, _server) = start("");
-    let with = |options: &str| client(folder.path(), &format!("{host} {options}")).finish(PATIENCE);
+    let with = |options: &str| client(folder.path(), &format!("{host} {options}")).finish(TIMEOUT);
     with("-n 10 -p 1ns").refused(&["rate"]);
     with("-n 2000000000 -p 1s").refused(&[]);
     with("-n 0").refused(&["packets"]);
@@ -357,7 +356,7 @@ fn interrupt(options: &str) {
     let line = format!("{host} --bind {from} -n 6000 -p 5ms -o cut.log --json - {options}");
     let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGINT);
-    let report = running.finish(2 * PATIENCE).report();
+    let report = running.finish(2 * TIMEOUT).report();
     let both = options == "-b";
     let reports = if both { report.directions().to_vec() } else { vec![report] };
     for report in &reports {
@@ -366,7 +365,7 @@ fn interrupt(options: &str) {
         assert_eq!(report.text("/session/ending"), "interrupted", "{options}");
     }
     if !both {
-        let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+        let again = client(folder.path(), "-f cut.log --json -").finish(TIMEOUT).report();
         assert_eq!(again.at("/counts"), reports[0].at("/counts"), "{options}");
     }
     still_serves(folder.path(), host, "");
@@ -386,7 +385,7 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     let report = running.finish(Duration::from_secs(12)).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{received} received");
-    let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f cut.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
@@ -413,19 +412,19 @@ fn collect_after_death(options: &str) {
         let garbled = header.map(|l| format!("{l}\n")).collect::<String>() + &"no row\n".repeat(100);
         std::fs::write(folder.path().join("garbled.log"), garbled).unwrap();
         client(folder.path(), &format!("{host} --collect garbled.log -o none.log"))
-            .finish(PATIENCE)
+            .finish(TIMEOUT)
             .refused(&["garbled.log is not a jitlat log"]);
     }
     let again = format!("{host} --bind {} --collect dead.log -o whole.log --json -", own_address());
-    let report = client(folder.path(), &again).finish(3 * PATIENCE).any_report();
+    let report = client(folder.path(), &again).finish(3 * TIMEOUT).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{options}: {received} received");
     assert_eq!(report.text("/session/tags/k"), "v", "{options}");
-    let again = client(folder.path(), "-f whole.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f whole.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
     // Once fetched, the results are deleted; and a test that never existed is not found.
     client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
-        .finish(PATIENCE)
+        .finish(TIMEOUT)
         .refused(&["kept"]);
 }
 
@@ -437,11 +436,11 @@ fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
         let running = under_way(&server, folder.path(), &line);
         running.signal(Signal::SIGKILL);
         drop(running);
-        let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(PATIENCE).report();
+        let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(TIMEOUT).report();
         let received = report.count("/counts/unique_valid");
         assert!((10..6000).contains(&received), "{proto}: {received} received");
         assert_eq!(report.text("/two_way/protocol"), proto);
-        client(folder.path(), &line).finish(PATIENCE).refused(&["will not write over"]);
+        client(folder.path(), &line).finish(TIMEOUT).refused(&["will not write over"]);
     }
 }
 
@@ -459,7 +458,7 @@ fn a_killed_test_leaves_the_windows_that_had_ended() {
         let line = format!("{line} -n 30000 -p 2ms --interval 200ms --as intervals=windows");
         let file = folder.path().join("windows");
         let running = client(folder.path(), &line);
-        jitlat_waiting::until(&format!("{test}: windows while it runs"), PATIENCE, || {
+        jitlat_waiting::until(&format!("{test}: windows while it runs"), TIMEOUT, || {
             windows(&file).len() >= 3
         });
         running.signal(Signal::SIGKILL);
@@ -483,7 +482,7 @@ fn windows_are_printed_once_each_as_they_end() {
     let (folder, host, _server) = start("");
     for test in ["ping {} --proto stamp", "{} --no-log -R", "{} --no-log"] {
         let line = test.replace("{}", &host.to_string()) + " -n 750 -p 2ms --interval 500ms";
-        let lines = client(folder.path(), &format!("{line} --as intervals")).finish(PATIENCE * 2);
+        let lines = client(folder.path(), &format!("{line} --as intervals")).finish(TIMEOUT * 2);
         assert_eq!(lines.code(), 0, "{}", lines.stderr);
         let starts = lines.stdout.lines().map(|line| {
             serde_json::from_str::<serde_json::Value>(line).unwrap()["start_ns"].as_u64().unwrap()
@@ -492,7 +491,7 @@ fn windows_are_printed_once_each_as_they_end() {
         let mut starts: Vec<u64> = starts.collect();
         starts.sort_unstable();
         assert_eq!(starts, [0, 1, 2], "{test}: {}", lines.stdout);
-        let page = client(folder.path(), &line).finish(PATIENCE * 2).stdout;
+        let page = client(folder.path(), &line).finish(TIMEOUT * 2).stdout;
         let rows = |from: &str| {
             let row = |line: &&str| line.trim_start().starts_with(from) && line.contains(" 250 ");
             page.lines().filter(row).count()
@@ -515,7 +514,7 @@ fn a_log_that_is_a_pipe_is_written_and_stays_one() {
             })
             .collect();
         let line = format!("{host} {test} -n 50 -p 1ms -o pipe");
-        assert_eq!(client(folder.path(), &line).finish(PATIENCE).code(), 0);
+        assert_eq!(client(folder.path(), &line).finish(TIMEOUT).code(), 0);
         let read: String = readers.into_iter().map(|r| r.join().unwrap()).collect();
         assert_eq!(read.lines().filter(|l| !l.starts_with('#')).count(), rows, "{test}: {read}");
         for name in pipes {
@@ -532,8 +531,8 @@ fn a_lost_server_leaves_what_was_received() {
     let running = under_way(&server, folder.path(), &line);
     server.kill();
     let killed = Instant::now();
-    let finished = running.finish(2 * PATIENCE);
-    assert!(killed.elapsed() < 2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
+    assert!(killed.elapsed() < 2 * TIMEOUT);
     let report = finished.any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..3000).contains(&received), "{received} received");
@@ -541,7 +540,7 @@ fn a_lost_server_leaves_what_was_received() {
     assert!(finished.stderr.contains("lost"), "{}", finished.stderr);
     assert_eq!(finished.code(), 2, "the test has no end");
     claims_no_tail(&report);
-    let again = client(folder.path(), "-f lost.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f lost.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
@@ -574,7 +573,7 @@ fn lose_the_server(options: &str) {
     let line = format!("{options} {bind} {host} -n 1500 -p 4ms -o lost.log --json -");
     let running = under_way(&server, folder.path(), &line);
     server.kill();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stderr);
     let report = finished.any_report();
     let (reports, logs) = match options {
@@ -584,7 +583,7 @@ fn lose_the_server(options: &str) {
     assert!(reports.iter().any(|r| r.count("/counts/unique_valid") > 10), "{options}");
     for (report, log) in reports.iter().zip(logs) {
         claims_no_tail(report);
-        let again = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE).any_report();
+        let again = client(folder.path(), &format!("-f {log} --json -")).finish(TIMEOUT).any_report();
         assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
         claims_no_tail(&again);
     }
@@ -608,14 +607,14 @@ fn lose_the_client(options: &str) {
     drop(running);
     let logs = if options == "-b" { vec!["dead.log.up", "dead.log.down"] } else { vec!["dead.log"] };
     for log in logs {
-        let finished = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE);
+        let finished = client(folder.path(), &format!("-f {log} --json -")).finish(TIMEOUT);
         let report = finished.any_report();
         claims_no_tail(&report);
         // Nothing is known here about a stream towards the server.
         let known = report.count("/counts/sent") > 0;
         assert_eq!(finished.code(), if known { 0 } else { 2 }, "{options}: {}", finished.stderr);
         if known {
-            let strict = client(folder.path(), &format!("-f {log} --fail-if loss>99%")).finish(PATIENCE);
+            let strict = client(folder.path(), &format!("-f {log} --fail-if loss>99%")).finish(TIMEOUT);
             assert_eq!(strict.code(), 1, "{options}: the rest may violate it: {}", strict.stderr);
         }
     }
@@ -638,7 +637,7 @@ fn lose_the_folder(options: &str) {
     let line = format!("{options} {bind} {host} -n 800 -p 5ms -o {}", logs.join("gone.log").display());
     let running = under_way(&server, folder.path(), &line);
     std::fs::remove_dir_all(&logs).unwrap();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stdout);
     assert!(!finished.stdout.contains("Data logged to"), "{options}: {}", finished.stdout);
     let said = finished.stderr.split("removed or replaced during the test; all its ").skip(1);
@@ -659,11 +658,11 @@ fn a_file_that_took_the_name_of_a_log_stays() {
     let running = under_way(&server, folder.path(), &line);
     std::fs::remove_file(folder.path().join("a.log")).unwrap();
     std::fs::write(folder.path().join("a.log"), "precious").unwrap();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2);
     assert!(finished.stderr.contains("the log is a.log.final"), "{}", finished.stderr);
     assert_eq!(std::fs::read_to_string(folder.path().join("a.log")).unwrap(), "precious");
-    let report = client(folder.path(), "-f a.log.final --json -").finish(PATIENCE).report();
+    let report = client(folder.path(), "-f a.log.final --json -").finish(TIMEOUT).report();
     assert_eq!((report.count("/counts/unique_valid"), report.at("/answer/complete")), (800, &true.into()));
 }
 
@@ -671,7 +670,7 @@ fn a_server_lost_with_all_it_received_is_an_error() {
     let (folder, host, mut server) = start("");
     let running = under_way(&server, folder.path(), &format!("{host} -n 3000 -p 5ms"));
     server.kill();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     finished.refused(&["lost"]);
 }
 
@@ -714,7 +713,7 @@ fn garbage_on_every_port_harms_nobody() {
     }
     // A client that connects and sends nothing.
     let _silent = TcpStream::connect(control).unwrap();
-    let report = running.finish(PATIENCE).report();
+    let report = running.finish(TIMEOUT).report();
     assert_eq!((report.count("/counts/unique_valid"), report.count("/counts/lost")), (800, 0));
     still_serves(folder.path(), host, "");
     assert!(server.is_alive());
@@ -724,7 +723,7 @@ fn garbage_on_every_port_harms_nobody() {
 #[test]
 fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
     let folder = tempfile::tempdir().unwrap();
-    let analyse = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    let analyse = |line: &str| client(folder.path(), line).finish(TIMEOUT);
     analyse("-f missing.log").refused(&["missing.log"]);
     std::fs::write(folder.path().join("noise"), [0xff, 0, 13, 200, 10, 10, 7]).unwrap();
     analyse("-f noise").refused(&["noise"]);
@@ -772,14 +771,14 @@ fn a_full_disk_keeps_what_fitted_and_reports_everything() {
         let (folder, host, _server) = start("");
         let log = disk.0.path().join(format!("full{options}.log"));
         let line = format!("{host} -n 1000 -p 1ms --json - -o {} {options}", log.display());
-        let finished = client(folder.path(), &line).finish(PATIENCE);
+        let finished = client(folder.path(), &line).finish(TIMEOUT);
         let report = finished.any_report();
         assert_eq!(report.count("/counts/unique_valid"), 1000);
         assert!(finished.stderr.contains("space"), "{}", finished.stderr);
         assert!(finished.stderr.contains("rows are kept, the "), "{}", finished.stderr);
         assert_eq!(finished.code(), 2, "what was asked for was not all written");
         assert_eq!(report.text("/session/ending"), "storage_failed");
-        let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(PATIENCE).report();
+        let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(TIMEOUT).report();
         assert!((10..1000).contains(&kept.count("/counts/received")));
         claims_no_tail(&kept);
         std::fs::remove_file(&log).unwrap();

@@ -21,7 +21,7 @@ fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u1
     );
     let answer = place.within(|| -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(text.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -40,8 +40,8 @@ fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// Starts a test and follows it to its end. Returns its last state, and the number of packets that its streams had
 /// received at each step.
-fn run(place: &Namespace, port: u16, wish: &Value) -> (Value, Vec<Value>) {
-    let (status, started) = ask(place, port, "POST /api/v1/runs", Some(wish));
+fn run(place: &Namespace, port: u16, request: &Value) -> (Value, Vec<Value>) {
+    let (status, started) = ask(place, port, "POST /api/v1/runs", Some(request));
     assert_eq!(status, 201, "{started}");
     let address = format!("GET /api/v1/runs/{}", started["id"].as_str().unwrap());
     let mut seen = Vec::new();
@@ -71,8 +71,8 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     let web = Running::start(Place::In(&lab.client).jitlat(folder, line));
     has_page(&lab.client, 2680);
     // Both directions: one stream is counted here, the other is reported by the server.
-    let wish = json!({ "host": "10.9.0.2", "duration": "2s", "period": "10ms", "size": "120" });
-    let (ended, seen) = run(&lab.client, 2680, &wish);
+    let request = json!({ "host": "10.9.0.2", "duration": "2s", "period": "10ms", "size": "120" });
+    let (ended, seen) = run(&lab.client, 2680, &request);
     assert_eq!(ended["state"], "ended", "{ended}");
     let received = |now: &Value, k: usize| now["streams"][k]["received"].as_u64().unwrap_or(0);
     assert!(
@@ -105,16 +105,16 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     // A host that does not exist fails, and a forbidden test is not started.
     let (ended, _) = run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "packets": "5" }));
     assert!(ended["state"] == "failed" && !ended["said"].as_str().unwrap().is_empty(), "{ended}");
-    for (wish, status, said) in [
+    for (request, status, said) in [
         (json!({ "host": "10.9.0.3" }), 400, "10.9.0.2, 10.9.0.77 only"),
         (json!({ "host": "10.9.0.2" }), 400, "3 s is the longest"),
         (json!({ "host": "10.9.0.2", "duration": "1s", "period": "10us" }), 400, "10.0 Mbit/s is the most"),
     ] {
-        let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&wish));
-        assert!(got == status && answer["detail"].as_str().unwrap().contains(said), "{wish}: {answer}");
+        let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&request));
+        assert!(got == status && answer["detail"].as_str().unwrap().contains(said), "{request}: {answer}");
     }
     web.signal(Signal::SIGTERM);
-    assert_eq!(web.finish(PATIENCE).code(), 0);
+    assert_eq!(web.finish(TIMEOUT).code(), 0);
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
     };
     wait_for("a test of the timetable", || (!tests().is_empty()).then_some(()));
     // One test that fits between two slots, and one that fits nowhere.
-    let wish = json!({ "host": "b", "duration": "3s", "period": "20ms" });
-    let (ended, _) = run(&lab.client, 2680, &wish);
+    let request = json!({ "host": "b", "duration": "3s", "period": "20ms" });
+    let (ended, _) = run(&lab.client, 2680, &request);
     assert_eq!(ended["state"], "ended", "{ended}");
     let (status, answer) =
         ask(&lab.client, 2680, "POST /api/v1/runs", Some(&json!({ "host": "b", "duration": "14s" })));
@@ -167,7 +167,7 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
     }
     for running in [a, b] {
         running.signal(Signal::SIGTERM);
-        let ended = running.finish(PATIENCE);
+        let ended = running.finish(TIMEOUT);
         assert_eq!(ended.code(), 0, "{}", ended.stderr);
         assert!(!ended.stderr.contains("missed"), "{}", ended.stderr);
     }

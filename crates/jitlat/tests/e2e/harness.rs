@@ -17,7 +17,7 @@ pub use crate::lab::lab;
 pub use crate::network::own_address;
 
 /// Time limit for everything that does not measure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
 
@@ -130,7 +130,7 @@ impl Running {
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         let is_there = || self.printed(|output| output.matches(text) > 0).contains(&true);
-        if !jitlat_waiting::within(PATIENCE, is_there) {
+        if !jitlat_waiting::within(TIMEOUT, is_there) {
             let [stdout, stderr] = self.printed(Printed::so_far);
             panic!("{} has not printed '{text}', but:\n{stdout}\n{stderr}", self.what);
         }
@@ -185,19 +185,19 @@ pub fn capture_with(tcpdump: Command, file: &Path) -> Running {
     let tcpdump = Running::start(tcpdump);
     // tcpdump writes the file's header when it begins to capture.
     let listens = || std::fs::metadata(file).is_ok_and(|m| m.len() > 0);
-    jitlat_waiting::until("tcpdump to listen", PATIENCE, listens);
+    jitlat_waiting::until("tcpdump to listen", TIMEOUT, listens);
     tcpdump
 }
 
 /// Ends captures once their files do not grow any more: tcpdump gets packets in blocks, up to a second late.
 pub fn end_captures(captures: [Running; 2], files: [&Path; 2]) {
     let sizes = || files.map(|file| std::fs::metadata(file).map(|m| m.len()).unwrap_or_default());
-    jitlat_waiting::until("the last captured packets", PATIENCE, || {
+    jitlat_waiting::until("the last captured packets", TIMEOUT, || {
         let before = sizes();
         !jitlat_waiting::within(Duration::from_millis(1500), || sizes() != before)
     });
     captures.iter().for_each(|tcpdump| tcpdump.signal(Signal::SIGTERM));
-    captures.into_iter().for_each(|tcpdump| drop(tcpdump.finish(PATIENCE)));
+    captures.into_iter().for_each(|tcpdump| drop(tcpdump.finish(TIMEOUT)));
 }
 
 /// Waits until this many programs in `place` capture packets: the kernel lists their sockets below a heading.
@@ -206,7 +206,7 @@ pub fn wait_for_captures(place: &Namespace, count: usize) {
         let output = place.command("cat").arg("/proc/net/packet").output().unwrap();
         String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
     };
-    jitlat_waiting::until("programs that capture", PATIENCE, || listed() >= count);
+    jitlat_waiting::until("programs that capture", TIMEOUT, || listed() >= count);
 }
 
 /// Returns true if tcpdump is installed; otherwise prints that `test` is skipped.
@@ -251,10 +251,10 @@ pub fn wait_for_line(child: &mut Child, text: &'static str) {
             }
         }
     });
-    if said.recv_timeout(PATIENCE).is_err() {
+    if said.recv_timeout(TIMEOUT).is_err() {
         let _ = child.kill();
         let _ = child.wait();
-        panic!("no line with '{text}' within {PATIENCE:?}");
+        panic!("no line with '{text}' within {TIMEOUT:?}");
     }
 }
 
@@ -287,7 +287,7 @@ impl Server {
     pub fn under_way(&self, test: Command, period: Duration) -> Running {
         let before = self.tests();
         let mut running = Running::start(test);
-        jitlat_waiting::until("the test to begin", PATIENCE, || self.tests() > before);
+        jitlat_waiting::until("the test to begin", TIMEOUT, || self.tests() > before);
         running.runs_for(period);
         running
     }
@@ -310,7 +310,7 @@ impl Server {
     /// Ends the server and returns its standard error.
     pub fn stop(mut self) -> String {
         let _ = self.0.child.kill();
-        self.0.finish(PATIENCE).stderr
+        self.0.finish(TIMEOUT).stderr
     }
 }
 

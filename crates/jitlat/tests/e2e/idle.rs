@@ -25,7 +25,7 @@ fn waits(process: u32) -> u64 {
 /// Checks that a process that has just started becomes idle, and ends on request.
 fn becomes_idle(what: &str, running: Running) {
     let mut rates = Vec::new();
-    let is_idle = jitlat_waiting::within(PATIENCE, || {
+    let is_idle = jitlat_waiting::within(TIMEOUT, || {
         let (before, counted) = (waits(running.id()), Instant::now());
         jitlat_waiting::while_true("counting", COUNTED, || true);
         let rate = waits(running.id()).saturating_sub(before) as f64 / counted.elapsed().as_secs_f64();
@@ -34,7 +34,7 @@ fn becomes_idle(what: &str, running: Running) {
     });
     assert!(is_idle, "{what}: {rates:.1?} wake-ups a second with nothing to do");
     running.signal(Signal::SIGTERM);
-    let ended = running.finish(PATIENCE);
+    let ended = running.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{what}: {}", ended.stderr);
 }
 
@@ -46,7 +46,7 @@ fn write(path: &Path, text: &str) {
 /// Waits until something listens at a TCP port of a namespace.
 fn wait_for_port(place: &Namespace, port: u16) {
     let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-    jitlat_waiting::until(&format!("a listener at TCP {port}"), PATIENCE, || place.within(listens).unwrap());
+    jitlat_waiting::until(&format!("a listener at TCP {port}"), TIMEOUT, || place.within(listens).unwrap());
 }
 
 #[test]

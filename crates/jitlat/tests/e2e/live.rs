@@ -95,7 +95,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     wait_for_captures(&lab.server, 1);
     let mut stream = test("-b -n 3000 -p 10ms");
     // The program prints a line per round trip.
-    jitlat_waiting::until("round trips", PATIENCE, || listener.lines() > 20);
+    jitlat_waiting::until("round trips", TIMEOUT, || listener.lines() > 20);
     stream.runs_for(Duration::ZERO);
     server.kill();
     let finished = listener.finish(LIMIT);
@@ -109,7 +109,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
 fn captures_are_not_offered_to_everybody_by_accident() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("serve --bind {} --capture lo", own_address());
-    let refused = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    let refused = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT);
     refused.refused(&["--key-file", "--capture-without-key"]);
 }
 
@@ -149,6 +149,6 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     // A loss is detected a round trip later at the earliest; the path delayed no other packet for as long.
     assert!(of("fast", "longest_ns").max(of("timeout", "longest_ns")) > 20e6, "{causes:#?}");
     let saved =
-        Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(PATIENCE).report();
+        Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(TIMEOUT).report();
     assert_eq!(saved.count("/segments"), report.count("/capture/tcp_segments"));
 }

@@ -35,7 +35,7 @@ fn tests(folder: &Path, archive: &str, tag: &str) -> Vec<Value> {
         return Vec::new();
     }
     let line = format!("archive ls {archive} --json {tag}");
-    let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
     if listed.code() != 0 {
         // The archive does not exist before its first test.
         return Vec::new();

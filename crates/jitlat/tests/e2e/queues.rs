@@ -210,7 +210,7 @@ fn a_queue_before_round_trips() {
     assert!(report.ms("/latency/median") < 100.0, "a round trip begins when the request leaves");
     assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
     let again = Running::start(Place::Here.jitlat(folder.path(), "analyze ping.log --json -"));
-    let again = again.finish(PATIENCE).report();
+    let again = again.finish(TIMEOUT).report();
     assert_eq!(again.at("/local_queue"), report.at("/local_queue"), "the log has it packet by packet");
 }
 
@@ -244,7 +244,7 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
         (format!("ping {host} --proto icmp --timeout 1s"), "icmp type echo-request"),
     ] {
         let run = |line: &str| {
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE)
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT)
         };
         let refuse = |which: &str| {
             lab.client.run("nft add table inet own").unwrap();

@@ -83,7 +83,7 @@ impl TerminalUnderTest {
     /// Waits until the screen is as `wanted`, and returns it.
     fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
-        let shown = jitlat_waiting::within(PATIENCE, || {
+        let shown = jitlat_waiting::within(TIMEOUT, || {
             screen = self.screen();
             wanted(&screen)
         });
@@ -214,7 +214,7 @@ fn a_terminal_that_vanishes_ends_the_test() {
     terminal.tmux(&["kill-server"]);
     // If nobody waits for the process, it stays in the kernel's list without a command.
     let command = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
-    jitlat_waiting::until("its end without a terminal", PATIENCE, || command().is_empty());
+    jitlat_waiting::until("its end without a terminal", TIMEOUT, || command().is_empty());
     let mut files = std::fs::read_dir(terminal.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let log = files.find(|path| path.to_string_lossy().contains("test.log")).expect("a log");
     let log = std::fs::read_to_string(log).unwrap();
@@ -262,5 +262,5 @@ fn terminals_that_cannot_be_drawn_on_get_lines_and_pipes_a_refusal() {
     terminal.keys(&["q"]);
     terminal.ended(0);
     let piped = Running::start(Place::Here.jitlat(terminal.folder.path(), &format!("{host} -n 5 --live")));
-    piped.finish(PATIENCE).refused(&["--live", "standard output"]);
+    piped.finish(TIMEOUT).refused(&["--live", "standard output"]);
 }

@@ -50,7 +50,7 @@ pub fn served_beside(
     let (report, took) = std::thread::scope(|scope| {
         scope.spawn(|| attack(&scene, &over));
         // The attack is in progress when the client begins.
-        jitlat_waiting::until("the attack", PATIENCE, || scene.attacked() > before + 100);
+        jitlat_waiting::until("the attack", TIMEOUT, || scene.attacked() > before + 100);
         // Limits that the attack exhausts are reached then: the test is about its steady state.
         jitlat_waiting::while_true("the attack goes on", Duration::from_millis(500), || true);
         let line = format!("ping {host} --json - -n {} -p 5ms --timeout 2s {ping}", seconds() * RATE);

@@ -107,7 +107,7 @@ pub struct NotifyChannel {
     /// Name, unique in the file.
     pub name: String,
     /// How notifications are sent.
-    pub way: NotifyMethod,
+    pub method: NotifyMethod,
 }
 
 /// How notifications are sent.

@@ -245,7 +245,7 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
     if table.has("ca-file") && !table.has("webhook") {
         table.fault("ca-file", "'ca-file' is only for webhooks: leave it out");
     }
-    let way = match given[..] {
+    let method = match given[..] {
         ["webhook"] => {
             let example = "webhook = \"https://alerts.example/api/v2/alerts\"";
             let address = table.needed("webhook", example)?.into_inner();
@@ -296,5 +296,5 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             return None;
         }
     };
-    Some(NotifyChannel { name, way })
+    Some(NotifyChannel { name, method })
 }

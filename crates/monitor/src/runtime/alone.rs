@@ -33,12 +33,12 @@ impl Runner for StandaloneRunner {
         Ok(RunOffer { from: own_name(), hosts, tests: DemandedTest::offered(), profiles: profiles() })
     }
 
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, request: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(request, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
+    fn start(&self, request: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(request, host, &*self.equipment)?;
         let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
         debug!("page: test {} with {} starts", feed.id(), host.address);

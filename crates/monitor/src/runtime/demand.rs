@@ -78,12 +78,12 @@ impl Runner for RunQueue {
         })
     }
 
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, request: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(request, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
+    fn start(&self, request: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(request, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
         let demanded = QueuedRun { demand, host: host.clone(), feed, answer };

@@ -57,7 +57,7 @@ impl Task {
             ("test", self.job.name.clone()),
             ("client", host(self.job.pair.client())),
             ("server", host(self.job.pair.server())),
-            ("slot", self.job.place.to_string()),
+            ("slot", self.job.slot_number.to_string()),
         ];
         tags.map(|(key, value)| (key.to_owned(), value)).to_vec()
     }

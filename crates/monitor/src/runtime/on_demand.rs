@@ -41,7 +41,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
     // The first protocol is jitlat's own, which is listed separately.
     let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| MeasurableTest {
         id: format!("one-way-{}", p.name),
-        name: format!("one way, {}", p.title),
+        name: format!("one-way, {}", p.title),
         one_way: true,
         options: by(p.name),
     });
@@ -84,19 +84,19 @@ impl DemandedTest {
     /// # Errors
     /// Description of the wrong field.
     pub fn of(
-        wish: &RunRequest,
+        request: &RunRequest,
         host: &HostOffer,
         equipment: &dyn Equipment,
     ) -> Result<DemandedTest, RunRefusal> {
         let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
-        let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
+        let found = choices().find(|choice| choice.id == request.test || request.test.is_empty());
         let Some(choice) = found else {
-            return wrong("test", format!("unknown test '{}'", wish.test.escape_debug()));
+            return wrong("test", format!("unknown test '{}'", request.test.escape_debug()));
         };
         if choice.one_way && host.only_answers {
             return wrong("test", format!("{} only answers round trips", host.name));
         }
-        let direction = match (wish.direction.as_str(), choice.one_way) {
+        let direction = match (request.direction.as_str(), choice.one_way) {
             ("" | "both", _) => SendingHosts::Both,
             ("forward", true) => SendingHosts::Forward,
             ("backward", true) => SendingHosts::Backward,
@@ -109,7 +109,7 @@ impl DemandedTest {
                 );
             }
         };
-        let duration = match wish.duration.trim() {
+        let duration = match request.duration.trim() {
             "" => None,
             text => match quantity::duration(text) {
                 Ok(duration) => Some(duration),
@@ -117,7 +117,9 @@ impl DemandedTest {
             },
         };
         let mut options = choice.options;
-        for (field, value) in [("packets", &wish.packets), ("period", &wish.period), ("size", &wish.size)] {
+        for (field, value) in
+            [("packets", &request.packets), ("period", &request.period), ("size", &request.size)]
+        {
             let option =
                 OPTIONS.iter().find(|(known, _)| *known == field).map_or(field, |(_, option)| option);
             if !value.trim().is_empty() {
@@ -126,7 +128,7 @@ impl DemandedTest {
         }
         let mut demand = DemandedTest {
             instrument: if choice.one_way { "one-way" } else { "ping" },
-            profiles: Some(wish.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
+            profiles: Some(request.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
             options,
             duration,
             direction,
@@ -134,7 +136,7 @@ impl DemandedTest {
             about: String::new(),
         };
         demand.traffic = equipment.traffic(&demand.asked()).map_err(refused)?;
-        demand.about = about(&choice.name, choice.one_way, wish, &demand.traffic, direction);
+        demand.about = about(&choice.name, choice.one_way, request, &demand.traffic, direction);
         Ok(demand)
     }
 
@@ -211,14 +213,21 @@ fn sending(traffic: &Traffic) -> Span {
     Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
 }
 
-fn about(name: &str, one_way: bool, wish: &RunRequest, traffic: &Traffic, direction: SendingHosts) -> String {
+fn about(
+    name: &str,
+    one_way: bool,
+    request: &RunRequest,
+    traffic: &Traffic,
+    direction: SendingHosts,
+) -> String {
     let way = match (one_way, direction) {
         (false, _) => "",
         (true, SendingHosts::Both) => ", both directions",
         (true, SendingHosts::Forward) => ", there",
         (true, SendingHosts::Backward) => ", back",
     };
-    let as_of = if wish.profile.is_empty() { String::new() } else { format!(" as {} sends", wish.profile) };
+    let as_of =
+        if request.profile.is_empty() { String::new() } else { format!(" as {} sends", request.profile) };
     let packets = traffic.forward.packets.max(traffic.backward.packets);
     let seconds = (sending(traffic).as_seconds() * 10.0).round() / 10.0;
     format!("{name}{way}: {packets} packets{as_of} in {seconds} s")

@@ -462,7 +462,7 @@ impl Monitor<'_> {
                 "{} with {}, slot {}: {}",
                 outcome.test,
                 outcome.far,
-                outcome.place,
+                outcome.slot_number,
                 text::ending(outcome.ending)
             );
             if let Some(alerts) = &self.alerts {

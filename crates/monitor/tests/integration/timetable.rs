@@ -85,7 +85,7 @@ fn a_mesh_of_2000_hosts_has_as_few_rounds_as_possible() {
     let model = model(&file);
     let timetable = Timetable::new(&model);
     let scheduled = &timetable.tests[0];
-    assert_eq!((scheduled.rounds.len(), scheduled.places()), (1999, 1999));
+    assert_eq!((scheduled.rounds.len(), scheduled.slots_per_cycle()), (1999, 1999));
     assert!(scheduled.rounds.most(2000).iter().all(|most| *most == 1));
     assert_eq!(scheduled.rounds.pairs().len(), 1_999_000);
     let plan = MonitorPlan::new(&model, &timetable);
@@ -121,7 +121,12 @@ fn tests_of_the_same_hosts_share_what_is_too_short_for_both() {
     let model = model(&(hosts(20, "") + tests));
     let timetable = Timetable::new(&model);
     let [often, seldom] = &timetable.tests[..] else { panic!() };
-    assert!(often.places() > 200 && seldom.places() >= 3, "{} {}", often.places(), seldom.places());
+    assert!(
+        often.slots_per_cycle() > 200 && seldom.slots_per_cycle() >= 3,
+        "{} {}",
+        often.slots_per_cycle(),
+        seldom.slots_per_cycle()
+    );
     check_collisions(&model, &slots(&model, &timetable, Span::seconds(4 * 3600), usize::MAX));
 }
 
@@ -252,7 +257,7 @@ proptest! {
         let again = Timetable::new(&common::model(&file));
         for (a, b) in timetable.tests.iter().zip(&again.tests) {
             prop_assert_eq!(&a.rounds, &b.rounds);
-            prop_assert_eq!((a.places(), a.begins(12345)), (b.places(), b.begins(12345)));
+            prop_assert_eq!((a.slots_per_cycle(), a.begins(12345)), (b.slots_per_cycle(), b.begins(12345)));
         }
     }
 }

@@ -226,7 +226,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
     for life in &world.lives {
         let mut seen: HashSet<(&str, &str, i64)> = HashSet::new();
         for outcome in &life.outcomes {
-            assert!(seen.insert((&outcome.test, &outcome.far, outcome.place)), "twice: {outcome:?}");
+            assert!(seen.insert((&outcome.test, &outcome.far, outcome.slot_number)), "twice: {outcome:?}");
             *endings.entry(outcome.ending).or_default() += 1;
         }
         let counted: u64 = life.counts.values().map(EndingCounts::total).sum();

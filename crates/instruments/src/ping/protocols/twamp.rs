@@ -169,7 +169,7 @@ impl TwampClient {
         })
     }
 
-    fn wish(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
+    fn session_spec(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
         let far = test.link.to.ip();
         let any = match far {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -233,7 +233,7 @@ impl PingClient for TwampClient {
             bind: test.link.marking.bind,
             mode: self.mode,
             user: self.user.clone(),
-            sessions: vec![self.wish(test, local.port(), local.ip())],
+            sessions: vec![self.session_spec(test, local.port(), local.ip())],
             step_timeout: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;

@@ -58,7 +58,7 @@ impl ChannelSender {
     fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), ArchiveError> {
         loop {
             let name = &self.channel.name;
-            let at_once = if matches!(self.channel.way, NotifyMethod::Webhook { .. }) {
+            let at_once = if matches!(self.channel.method, NotifyMethod::Webhook { .. }) {
                 MAX_MESSAGES_PER_REQUEST
             } else {
                 1
@@ -99,7 +99,7 @@ impl ChannelSender {
             if delivered.left.is_empty() {
                 break None;
             }
-            let sent = match &self.channel.way {
+            let sent = match &self.channel.method {
                 NotifyMethod::Webhook { address, ca_file } => {
                     let alerts: Vec<Value> =
                         delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
@@ -292,7 +292,7 @@ mod tests {
         let archive = archive(folder.path(), vec![fired("b")]);
         let (address, server) = server(&[503, 200]);
         let channel =
-            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Webhook { address, ca_file: None } };
+            NotifyChannel { name: "n".to_owned(), method: NotifyMethod::Webhook { address, ca_file: None } };
         let mut sender = ChannelSender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
@@ -330,7 +330,7 @@ mod tests {
         );
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
         let mut sender = ChannelSender::new(
-            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Command(command) },
+            NotifyChannel { name: "n".to_owned(), method: NotifyMethod::Command(command) },
             root,
             PathBuf::new(),
             silent(),

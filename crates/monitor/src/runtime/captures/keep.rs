@@ -75,7 +75,7 @@ impl CaptureStore {
             let _ = to.send(FinishedLogs { logs: vec![log], ending: None, trouble: None });
         }
         let (own, to_monitor) = (setup.clone(), outcomes.clone());
-        let thread = std::thread::Builder::new().name("keeper".to_owned());
+        let thread = std::thread::Builder::new().name("captures".to_owned());
         let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
         let thread = thread.context("starting the thread that archives captures")?;
         Ok(CaptureStore {

@@ -241,11 +241,11 @@ fn capture(
     to: Sender<PeriodOutcome>,
 ) {
     let name = &setup.capture.name;
-    let keeper = match CaptureStore::start(setup, to.clone()) {
-        Ok(keeper) => keeper,
+    let store = match CaptureStore::start(setup, to.clone()) {
+        Ok(store) => store,
         Err(e) => return error!("[[capture]] {name}: {}", explain(&e)),
     };
-    let mut course = CaptureReporter::new(setup, keeper, to);
+    let mut course = CaptureReporter::new(setup, store, to);
     let mut pause = FIRST_RETRY_PAUSE;
     while !stop.is_requested() {
         let begun = Instant::now();
@@ -267,7 +267,7 @@ fn capture(
 /// Logs and counts the events of a capture.
 struct CaptureReporter<'a> {
     setup: &'a CaptureSetup,
-    keeper: CaptureStore,
+    store: CaptureStore,
     to: Sender<PeriodOutcome>,
     /// Number of the first period without an outcome.
     next: i64,
@@ -284,11 +284,11 @@ struct CaptureReporter<'a> {
 }
 
 impl<'a> CaptureReporter<'a> {
-    fn new(setup: &'a CaptureSetup, keeper: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
+    fn new(setup: &'a CaptureSetup, store: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
         let next = setup.period_of(clock::wall());
         CaptureReporter {
             setup,
-            keeper,
+            store,
             to,
             next,
             trouble: None,
@@ -308,7 +308,7 @@ impl<'a> CaptureReporter<'a> {
     ) -> Option<(SlotFailure, String)> {
         let setup = self.setup;
         let ended = equipment.follow(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
-        self.keeper.drop_open();
+        self.store.drop_open();
         match ended {
             Ok(end) if end.reasons.is_empty() => None,
             Ok(end) => Some((SlotFailure::Unreachable, end.reasons.join("; "))),
@@ -333,7 +333,7 @@ impl<'a> CaptureReporter<'a> {
                 self.recovered();
             }
             PeriodEvent::Records { period, session, direction, records } => {
-                self.keeper.records(period, direction, session, records);
+                self.store.records(period, direction, session, records);
             }
             PeriodEvent::Ended(ended) => {
                 let is_new = ended.period >= self.next;
@@ -357,7 +357,7 @@ impl<'a> CaptureReporter<'a> {
                     }
                     return self.count(SlotEnding::Failed(SlotFailure::Nothing));
                 };
-                self.keeper.end(&CapturePeriod {
+                self.store.end(&CapturePeriod {
                     number: ended.period,
                     sessions,
                     dropped: ended.dropped,
