@@ -16,13 +16,13 @@ pub(crate) const MAX_TEXT: usize = 200;
 #[non_exhaustive]
 pub enum WireError {
     /// The message ends too early.
-    #[error("a message is cut short")]
+    #[error("a message is truncated")]
     Truncated,
     /// A field has an invalid value.
-    #[error("a message has an impossible {0}")]
+    #[error("a message has an invalid {0}")]
     Value(&'static str),
     /// An unknown message number.
-    #[error("there is no message {0}")]
+    #[error("message number {0} is unknown")]
     Unknown(u8),
 }
 

@@ -198,7 +198,7 @@ impl Exporter {
             }
             (ExporterPhase::Proving, DigestMessage::Proof(proof)) => {
                 let Some(name) = self.channel.proved(said, &proof) else {
-                    self.refuse(DigestRefusal::Key, "not the same key", Some(DigestError::Proof));
+                    self.refuse(DigestRefusal::Key, "the keys differ", Some(DigestError::Proof));
                     return Ok(());
                 };
                 self.events.push_back(ExporterEvent::Proved(name));

@@ -376,8 +376,8 @@ fn a_test_runs_as_it_was_granted() {
     assert_eq!(granted(as_asked.clone(), false), (ConversationState::Ready, None));
     let slow = IrttRules { interval: Span::millis(10), ..as_asked.clone() };
     let (state, _) = granted(slow.clone(), false);
-    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; ask for that, or take what it grants \
-               (--loose)";
+    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; request these values, or accept what it \
+               grants with --loose";
     assert_eq!(state, ConversationState::Failed(why.to_owned()));
     let (state, spec) = granted(slow, true);
     let spec = spec.unwrap();

@@ -24,7 +24,7 @@ impl fmt::Display for SessionId {
 
 /// The text is not a session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session's name has 16 hexadecimal digits")]
+#[error("a session identifier has 16 hexadecimal digits")]
 pub struct NotASession;
 
 impl core::str::FromStr for SessionId {
@@ -355,7 +355,7 @@ mod tests {
             refused
         };
         assert_eq!(admit(1, A, 6, 10), Ok(()));
-        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms beside 6 in use asked for)";
+        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms in addition to 6 in use requested)";
         assert_eq!(admit(2, A, 5, 0), Err(why.to_owned()));
         assert_eq!(admit(2, A, 4, 0), Ok(()));
         assert_eq!(admit(3, B, 10, 10), Ok(()), "another client has its own limits, and session 2 ends");

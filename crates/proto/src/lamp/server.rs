@@ -105,7 +105,7 @@ pub struct LampTestStart {
 impl core::fmt::Display for LampTestStart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let kind = if self.unidirectional { "unidirectional" } else { "ping-like" };
-        let proof = if self.proven { "" } else { ", its address without proof" };
+        let proof = if self.proven { "" } else { ", address not proven" };
         write!(f, "session {}: {kind}{proof}", self.id)
     }
 }

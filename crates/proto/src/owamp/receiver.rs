@@ -66,7 +66,7 @@ impl Ignored {
             "too late",
             "clocks too far apart",
             "off schedule",
-            "too many copies",
+            "too many duplicates",
         ][self as usize]
     }
 }
@@ -80,7 +80,7 @@ struct ExpectedPacket {
 
 /// The sender's summary contradicts the received packets, so the data is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sender's account of the session contradicts what was received")]
+#[error("the sender's summary contradicts the received packets")]
 pub struct Contradiction;
 
 /// Receiver of one session. Memory for its records is allocated when it is created.

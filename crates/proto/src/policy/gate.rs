@@ -139,7 +139,7 @@ impl Activity {
 
 /// A granted resource. Dropping it releases the resource.
 #[derive(Debug)]
-#[must_use = "what was granted is free again when this is dropped"]
+#[must_use = "dropping the grant releases it at once"]
 pub struct Grant {
     gate: Gate,
     number: u64,
@@ -459,7 +459,7 @@ impl Resource {
             return LimitRefusal::new(name, allowed, "one more");
         }
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
-        let beside = format!("{} MB beside {} MB in use", mb(asked), mb(used));
+        let beside = format!("{} MB in addition to {} MB in use", mb(asked), mb(used));
         LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)
     }
 }

@@ -127,13 +127,13 @@ fn refusals_name_the_limit() {
     let held: Vec<_> =
         (0..16).map(|_| gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap()).collect();
     let refused = gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap_err().to_string();
-    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more asked for)");
+    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more requested)");
     drop(held);
     let _half = gate.admit(ONE_WAY, ip(A), Ask::session(1 << 30), second(0)).unwrap();
     let refused = gate.admit(TWAMP, ip(A), Ask::session(1 << 30), second(0)).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "max-memory-per-client is limited to 1536 MB on this server (1024 MB beside 1024 MB in use asked for)"
+        "max-memory-per-client is limited to 1536 MB on this server (1024 MB in addition to 1024 MB in use requested)"
     );
 }
 
@@ -357,7 +357,7 @@ fn wrong_keys_cost_more_and_more_time() {
     let admit = |address: &str, s| gate.admit(ONE_WAY, ip(address), Ask::CONNECTION, second(s)).map(drop);
     assert!(gate.wrong_key(ip(A), second(0)) && admit(A, 0).is_ok(), "one may be a mistake");
     assert!(gate.wrong_key(ip(A), second(0)));
-    assert_eq!(admit(A, 0).unwrap_err().to_string(), "wrong keys came from this address; try again in 2 s");
+    assert_eq!(admit(A, 0).unwrap_err().to_string(), "this address gave wrong keys; try again in 2 s");
     assert!(admit(B, 0).is_ok() && admit(A, 1).is_ok());
     let mut logged = 0;
     for _ in 0..100 {

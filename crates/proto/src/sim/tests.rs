@@ -289,7 +289,7 @@ fn keys_must_agree() {
     assert!(run(Dialect::V3, a, a).is_ok());
     assert_eq!(
         run(Dialect::V3, a, b).unwrap_err(),
-        "the server refused: the client's key is not this server's"
+        "the server refused: the client's key differs from this server's key"
     );
     assert!(run(Dialect::V3, "", b).unwrap_err().contains("requires a key"));
     assert!(run(Dialect::V3, a, "").unwrap_err().contains("has no key"));
@@ -310,7 +310,7 @@ fn a_refusal_names_the_limit() {
     let limits = ServerLimits::default;
     assert_eq!(
         refused(ServerLimits { packets: 99, ..limits() }, 1),
-        "the server refused: max-packets is limited to 99 on this server (100 asked for)"
+        "the server refused: max-packets is limited to 99 on this server (100 requested)"
     );
     assert!(refused(limits(), 3).contains("max-flows"));
     assert!(refused(ServerLimits { sessions: 0, ..limits() }, 1).contains("max-sessions"));

@@ -295,7 +295,7 @@ fn every_refusal_has_its_words() {
     };
     let failure = refused(&keyed, ok);
     assert!(
-        failure.to_string().contains("authenticated, encrypted, mixed; open is not possible: give a user"),
+        failure.to_string().contains("authenticated, encrypted, mixed; open is not among them: give a user"),
         "{failure}"
     );
     let denied = |name: &'static str, secret: &'static [u8]| {

@@ -171,7 +171,7 @@ pub enum ConversationFailure {
         hint: Option<&'static str>,
     },
     /// The server sent invalid data.
-    #[error("the server sent something this program cannot read while {during}: {detail}")]
+    #[error("the server sent invalid data while {during}: {detail}")]
     Malformed {
         /// The step that was in progress.
         during: &'static str,

@@ -321,7 +321,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         let ended = match replayed.events.last() {
             Some(client::OwampClientEvent::Over) => !refused,
             Some(client::OwampClientEvent::Failed(failure)) => {
-                refused && failure.to_string().contains("asking for a session")
+                refused && failure.to_string().contains("requesting a session")
             }
             _ => false,
         };
@@ -376,10 +376,10 @@ fn refusals_are_reported_with_what_to_try() {
         let failure = failure.expect(name);
         let (step, text) = match name {
             "refused-mode-not-offered" => {
-                (None, "offers the modes encrypted; none that can be used: give a user")
+                (None, "offers the modes encrypted; none of them can be used: give a user")
             }
             "refused-policy-openmode" => (None, "offers the modes authenticated, encrypted"),
-            "refused-bandwidth" | "refused-disk" => (Some(AmpStep::Request), "refused without a reason"),
+            "refused-bandwidth" | "refused-disk" => (Some(AmpStep::Request), "no reason given"),
             _ => (Some(AmpStep::SetUp), "are the user and the passphrase right?"),
         };
         assert!(failure.to_string().contains(text), "{name}: {failure}");

@@ -126,7 +126,7 @@ impl ClientMachine {
         let text = match (nak.text.is_empty(), self.stage) {
             (false, _) => nak.text.clone(),
             (true, ClientStage::Requested) => {
-                "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
+                "no reason given (the server may be busy, or one of its limits forbids this test)".to_owned()
             }
             (true, _) => "no reason given".to_owned(),
         };
@@ -158,8 +158,8 @@ impl ClientMachine {
             return self.retry(now);
         }
         let hint = match (self.stage, self.config.terms.dialect) {
-            (ClientStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
-            (ClientStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+            (ClientStage::Greeting, Dialect::V3) => Some("try --classic if it is an older server"),
+            (ClientStage::Probing, Dialect::Classic) => Some("the server may not support RTT_PROBE"),
             _ => None,
         };
         let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));

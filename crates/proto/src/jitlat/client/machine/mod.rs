@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
 const SERVER_WITHOUT_KEY: &str =
-    "the server has no key and cannot prove who it is: start it with --key-file, or leave the key out here";
-const WRONG_SERVER_KEY: &str = "the server's key is not the one given here";
+    "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
+const WRONG_SERVER_KEY: &str = "the server's key differs from the key given here";
 
 /// Client of one test.
 #[derive(Debug)]
@@ -106,12 +106,12 @@ impl ClientStage {
             ClientStage::Greeting => "opening the control connection",
             ClientStage::Proving => "proving the key",
             ClientStage::Probing | ClientStage::ProbingAfter => "probing the clocks",
-            ClientStage::Opening | ClientStage::Requested => "asking for the test",
+            ClientStage::Opening | ClientStage::Requested => "requesting the test",
             ClientStage::Connecting => "opening the test path",
             ClientStage::Starting => "starting the test",
             ClientStage::Running => "running the test",
             ClientStage::Fetching(_) => "collecting the results",
-            ClientStage::Waiting | ClientStage::Reconnecting => "connecting again for the results",
+            ClientStage::Waiting | ClientStage::Reconnecting => "reconnecting for the results",
             ClientStage::Over => "ending",
         }
     }
@@ -218,17 +218,17 @@ impl ClientMachine {
             return None;
         }
         if self.config.terms.specs.len() > 1 {
-            return unsupported("the classic protocol carries one stream: leave out -b or --classic");
+            return unsupported("the classic protocol carries only one stream: omit -b or --classic");
         }
         if self.config.terms.key.is_some() {
-            return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
+            return unsupported("the classic protocol cannot prove a key: omit --key-file or --classic");
         }
         if !self.config.remote.ip().to_canonical().is_ipv4() {
-            return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
+            return unsupported("the classic protocol supports only IPv4: use -4 or omit --classic");
         }
         let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
         if !self.config.terms.specs.iter().all(periodic) {
-            return unsupported("the classic protocol knows only periodic streams");
+            return unsupported("the classic protocol supports only periodic streams: omit --classic");
         }
         None
     }
@@ -280,7 +280,7 @@ impl ClientMachine {
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
         if self.streamed || self.stage == ClientStage::Running {
             self.outgoing.clear();
-            return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
+            return self.disconnected(now, format!("the server sent invalid data: {error}"));
         }
         let failure = match error {
             DecodeError::ClassicPeer => ConversationFailure::Unsupported(
@@ -313,7 +313,7 @@ impl ClientMachine {
             (Message::Chunk(chunk), ClientStage::Fetching(i)) => self.chunk(now, i, chunk),
             (Message::Results(results), ClientStage::Fetching(i)) => self.results(now, i, results),
             (message, stage) => {
-                let detail = format!("{} came out of turn", message.name());
+                let detail = format!("unexpected message {}", message.name());
                 if self.streamed || stage == ClientStage::Running {
                     return self.disconnected(now, detail);
                 }
@@ -458,7 +458,7 @@ impl Machine for ClientMachine {
             _ if now.steady < self.deadline => {}
             ClientStage::Reconnecting => self.retry(now),
             ClientStage::Opening => {
-                self.fail(ConversationFailure::Flow("this host could not prepare it in time".into()));
+                self.fail(ConversationFailure::Flow("this host could not prepare the stream in time".into()));
             }
             _ => self.timed_out(now),
         }

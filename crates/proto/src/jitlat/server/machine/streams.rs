@@ -191,7 +191,7 @@ impl ServerMachine {
             FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
                 let why = self.flow(id).map_or_else(String::new, |flow| {
                     format!(
-                        "max-rate: far more arrived than the {} packets within {} ms that were agreed; the stream was ended",
+                        "max-rate: far more packets arrived than the agreed {} within {} ms; the stream was ended",
                         flow.load.packets,
                         WINDOW.0 / 1_000_000
                     )
@@ -308,7 +308,7 @@ impl ServerMachine {
             return self.finish(None, None);
         }
         if !self.connected {
-            let why = format!("the control connection was lost; results are kept as {}", self.session);
+            let why = format!("the control connection was lost; results are stored as {}", self.session);
             return self.finish(None, Some(why));
         }
         if let Some(fetch) = self.fetch_later.take() {
