@@ -113,7 +113,7 @@ pub enum AmpFailure {
         offered: SecurityModes,
         /// The mode requested by the user; `None`: any.
         wanted: Option<SecurityMode>,
-        /// What to try.
+        /// Advice for the user.
         hint: &'static str,
     },
     /// The server requests too many rounds of key derivation, or speaks another protocol.
@@ -135,7 +135,7 @@ pub enum AmpFailure {
     Forged(AmpStep),
     /// The server sent a message that was not requested.
     #[error("the server sent an unexpected message (while {0}): does it speak this protocol?")]
-    Unasked(AmpStep),
+    Unexpected(AmpStep),
     /// No answer in time.
     #[error("no answer from the server in time (while {0}): is a server of this protocol running there?")]
     Silent(AmpStep),
@@ -172,7 +172,7 @@ impl AmpConnection {
     /// unprotected. Everything after it is protected.
     pub(crate) fn read_greeting(&mut self, wanted: &ConnectRequest<'_>) -> Result<Option<SetUp>, AmpFailure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
-        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unasked(AmpStep::Greeting))?;
+        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unexpected(AmpStep::Greeting))?;
         if greeting.modes == SecurityModes::default() {
             return Err(AmpFailure::Unwelcome);
         }
@@ -202,7 +202,7 @@ impl AmpConnection {
             return Ok(false);
         }
         let Some(bytes) = self.incoming.take(ServerStart::LEN) else { return Ok(false) };
-        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
         if start.accept != AcceptCode::Ok {
             return Err(AmpFailure::Refused { step, accept: start.accept });
         }

@@ -295,10 +295,10 @@ impl<R: Copy> Server<R> {
         self.sessions.len()
     }
 
-    fn grants(&self, wish: LampFollowUp) -> bool {
+    fn grants(&self, requested: LampFollowUp) -> bool {
         let (receive, send) = (self.rules.receive_stamps, self.rules.send_stamps);
         self.rules.follow_up
-            && match wish {
+            && match requested {
                 LampFollowUp::Application => true,
                 LampFollowUp::KernelReceive => receive >= StampSource::Kernel,
                 LampFollowUp::Kernel => receive >= StampSource::Kernel && send >= StampSource::Kernel,
@@ -324,12 +324,14 @@ impl<R: Copy> Server<R> {
         if header.kind == LampKind::Init {
             return self.open(name, &header, datagram.len(), route, now, out);
         }
-        let wish = LampFollowUp::from(header.length_or_type);
-        if is_answer(header.kind, wish) {
+        let requested = LampFollowUp::from(header.length_or_type);
+        if is_answer(header.kind, requested) {
             return Err(Silence::Loop);
         }
-        let granted = match wish {
-            wish if header.kind == LampKind::FollowUpControl && self.grants(wish) => Some(wish),
+        let granted = match requested {
+            requested if header.kind == LampKind::FollowUpControl && self.grants(requested) => {
+                Some(requested)
+            }
             _ => None,
         };
         let session = self.sessions.seen(&name).ok_or(Silence::NoSession)?;

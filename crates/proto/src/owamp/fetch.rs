@@ -31,7 +31,7 @@ enum FetchStage {
     Ack,
     Request,
     Skips,
-    /// Records from this index on.
+    /// Records, starting with this index.
     Records(usize),
     Done,
 }

@@ -139,7 +139,7 @@ pub enum QuotationError {
 }
 
 impl Quotation {
-    /// Parses an ICMP or ICMPv6 message, from its type on.
+    /// Parses an ICMP or ICMPv6 message, which begins with its type.
     ///
     /// # Errors
     /// [`QuotationError`] if the quotation is invalid. Invalid extensions are ignored.

@@ -144,10 +144,10 @@ impl PolicyFile {
 
     /// Resolves the names of key files relative to `folder`.
     pub fn beside(mut self, folder: &Path) -> PolicyFile {
-        let place = |path: &mut PathBuf| *path = folder.join(&*path);
-        self.key_file.iter_mut().for_each(place);
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.key_file.iter_mut().for_each(resolve);
         for rules in self.services.values_mut() {
-            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(place);
+            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(resolve);
         }
         self
     }

@@ -167,7 +167,7 @@ pub enum ConversationFailure {
         during: &'static str,
         /// Time that the client waited.
         after: Span,
-        /// What to try.
+        /// Advice for the user.
         hint: Option<&'static str>,
     },
     /// The server sent invalid data.

@@ -91,7 +91,7 @@ impl ClientMachine {
     }
 
     /// True if a new connection could bring results.
-    pub(super) fn worth_coming_back(&self) -> bool {
+    pub(super) fn can_fetch_later(&self) -> bool {
         self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
             && self.flows.iter().any(|f| !f.collection.is_complete())
@@ -99,7 +99,7 @@ impl ClientMachine {
 
     pub(super) fn retry(&mut self, now: Tick) {
         self.round = None;
-        if !self.worth_coming_back() || self.retries >= MAX_RETRIES || self.impatient {
+        if !self.can_fetch_later() || self.retries >= MAX_RETRIES || self.stop_waiting {
             self.lost = true;
             return self.conclude();
         }
@@ -172,8 +172,8 @@ impl ClientMachine {
             ClientStage::Over => {}
             ClientStage::Running if !again => self.cut_all(now),
             ClientStage::Running => {
-                // Do not wait for the server any more, only for the streams here.
-                self.impatient = true;
+                // Stop waiting for the server; wait only for the streams here.
+                self.stop_waiting = true;
                 self.connected = false;
                 self.outgoing.clear();
                 for i in 0..self.flows.len() {

@@ -50,7 +50,7 @@ pub struct ClientMachine {
     server: HostFacts,
     interrupted: bool,
     /// True if the user has interrupted twice: stop waiting.
-    impatient: bool,
+    stop_waiting: bool,
     /// Reason why the test is not complete.
     reason: Option<String>,
     lost: bool,
@@ -64,8 +64,9 @@ pub struct ClientMachine {
     measured: bool,
     /// True if the server reports received packets while streams run.
     has_feedback: bool,
-    /// Time of the next keep-alive while slow streams run, and start time of the streams.
+    /// Time of the next keep-alive while slow streams run.
     alive: SteadyTime,
+    /// Start time of the streams.
     running_since: SteadyTime,
 }
 
@@ -95,7 +96,7 @@ enum ClientStage {
     Waiting,
     /// A new control connection has been requested.
     Reconnecting,
-    /// Over.
+    /// The conversation is over.
     Over,
 }
 
@@ -128,7 +129,7 @@ struct ClientFlow {
     /// Deadline of the next step while the stream runs.
     deadline: SteadyTime,
     ended: bool,
-    end_said: bool,
+    end_sent: bool,
     stopped: bool,
     /// True if the flow is finished here.
     settled: bool,
@@ -137,9 +138,9 @@ struct ClientFlow {
     /// True if the remote receiver has finished.
     far_finished: bool,
     failure: Option<String>,
-    /// Number of progress reports from the remote receiver, and the time before which the next one is
-    /// ignored.
+    /// Number of progress reports from the remote receiver.
     feedback: u32,
+    /// Time before which the next progress report is ignored.
     feedback_after: SteadyTime,
     collection: Collection,
 }
@@ -167,7 +168,7 @@ impl ClientMachine {
             client,
             server: HostFacts::default(),
             interrupted: false,
-            impatient: false,
+            stop_waiting: false,
             reason: None,
             lost: false,
             retries: 0,
@@ -449,7 +450,7 @@ impl Machine for ClientMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The server does not read any more, so the remaining messages are dropped.
+            // The server no longer reads, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
@@ -477,7 +478,7 @@ impl Machine for ClientMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
-            (ClientStage::Over, _) => self.parting().then_some(self.deadline),
+            (ClientStage::Over, _) => self.is_closing().then_some(self.deadline),
             (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
             (ClientStage::Running, _) => {
                 let flows = self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline);
@@ -489,7 +490,7 @@ impl Machine for ClientMachine {
 
     fn poll_event(&mut self) -> Option<ClientEvent> {
         let last = matches!(self.events.front(), Some(ClientEvent::Done { .. } | ClientEvent::Failed(_)));
-        if last && self.parting() {
+        if last && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -498,7 +499,7 @@ impl Machine for ClientMachine {
 
 impl ClientMachine {
     /// True while final messages are still to be sent.
-    fn parting(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }
 

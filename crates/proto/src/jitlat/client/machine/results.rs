@@ -85,7 +85,7 @@ impl ClientMachine {
         self.hand_out(i);
         // The rest of the bytes on this connection belong to the failed fetch, so only a new connection is
         // usable.
-        if self.worth_coming_back() {
+        if self.can_fetch_later() {
             self.connected = false;
             return self.retry(now);
         }
@@ -110,7 +110,7 @@ impl ClientMachine {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                // Without the receiver's results the fate of the packets is unknown. They are not lost.
+                // Without the receiver's results the fate of the packets is unknown. They do not count as lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);

@@ -103,7 +103,7 @@ struct ServerFlow {
     /// Sender: number of packets sent once the stream has ended; `None` before.
     ended: Option<u32>,
     /// Sender: true if END was sent.
-    end_said: bool,
+    end_sent: bool,
     /// True if STOP has been commanded.
     stopped: bool,
     /// Time before which no further progress report is sent to the client.
@@ -420,7 +420,7 @@ impl ServerMachine {
     fn found(&mut self, now: Tick, lookup: Lookup) {
         let ServerStage::Finding(fetch) = self.stage.clone() else { return };
         match lookup {
-            Lookup::Kept(results) => {
+            Lookup::Finished(results) => {
                 self.session = fetch.session.unwrap_or(self.session);
                 self.results = Some(results);
                 self.stage = ServerStage::Settled;
@@ -472,7 +472,7 @@ impl Machine for ServerMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The client does not read any more, so the remaining messages are dropped.
+            // The client no longer reads, so the remaining messages are dropped.
             ServerStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ServerStage::Over => {}
             ServerStage::Running => self.flows_overdue(now),
@@ -500,7 +500,7 @@ impl Machine for ServerMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
-            ServerStage::Over => self.parting().then_some(self.deadline),
+            ServerStage::Over => self.is_closing().then_some(self.deadline),
             ServerStage::Running => {
                 self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min()
             }
@@ -509,7 +509,7 @@ impl Machine for ServerMachine {
     }
 
     fn poll_event(&mut self) -> Option<ServerEvent> {
-        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.parting() {
+        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -518,7 +518,7 @@ impl Machine for ServerMachine {
 
 impl ServerMachine {
     /// True while final messages are still to be sent.
-    fn parting(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.connected && !self.outgoing.is_empty()
     }
 
