@@ -165,7 +165,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
             assert_eq!(processing, accepted.then_some(Span(7000)));
         }
         use lamp::client::FollowUpState as F;
-        let want = [F::Unasked, F::Accepted, F::Denied];
+        let want = [F::NotRequested, F::Accepted, F::Denied];
         let k = follow_up.map_or(0, |f| if f == lamp::LampFollowUp::Application { 1 } else { 2 });
         assert_eq!(out.protocol.follow_up(), want[k]);
     }

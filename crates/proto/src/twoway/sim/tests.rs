@@ -214,7 +214,7 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 
 #[test]
 fn a_follow_up_finds_its_answer_among_later_ones() {
-    // Every other packet on the way back (the follow-ups) takes 43 ms longer, so four later answers arrive
+    // Every other packet from the far end (the follow-ups) takes 43 ms longer, so four later answers arrive
     // before it.
     let late = Choice::indices((2..200).map(|k| 2 * k));
     let down = PathModel {
@@ -231,7 +231,7 @@ fn a_follow_up_finds_its_answer_among_later_ones() {
 
 #[test]
 fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
-    // Loses every third of the follow-ups, which are every other packet on the way back.
+    // Loses every third of the follow-ups, which are every other packet from the far end.
     let every_third = Choice::indices((1..33).map(|k| 6 * k));
     let plan = plan(100, None);
     for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
