@@ -152,7 +152,7 @@ impl<'a> AllPackets<'a> {
     /// The sender's errors, of tests whose period is known.
     pub fn errors(&self) -> Option<&SendErrors> {
         let errors = || {
-            self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session.spec))
+            self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session))
         };
         self.computed.errors.get_or_init(errors).as_ref()
     }
