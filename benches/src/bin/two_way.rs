@@ -236,7 +236,12 @@ fn round_trips() -> Result<(), Failure> {
     let with = |stamps: StampMode| -> Result<i64, Failure> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 2000, 44, Span::millis(1), Schedule::Periodic)?;
-        let plan = PingPlan { spec, wait: Some(Span::millis(1)), timeout: Span::seconds(1), overdue: Overdue::Space };
+        let plan = PingPlan {
+            spec,
+            wait: Some(Span::millis(1)),
+            timeout: Span::seconds(1),
+            overdue: Overdue::Space,
+        };
         let link = TwoWayLink {
             to,
             carrier: Carrier::Udp,

@@ -17,40 +17,40 @@ pub enum CollectorInput<'a> {
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// From now on, request digests by this rule.
+    /// Request digests by this rule from now on.
     Rule(DigestRule),
-    /// Request the end.
+    /// End the conversation.
     Stop,
 }
 
 /// An event of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorEvent {
-    /// The exporter captures at this interface; packet names use this salt.
+    /// The exporter captures at this interface, and names packets with this salt.
     Listening {
         /// The interface.
         interface: String,
         /// See [`jitlat_passive::identity::salted`].
         salt: u64,
     },
-    /// Packets, or the information that there were none.
+    /// A report: packets, or the information that there were none.
     Report {
         /// Entries dropped before these because a queue was full.
         missing: u64,
-        /// The time range that is completely reported.
+        /// Time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,
         /// The packets.
         entries: Entries,
     },
-    /// The exporter has ended.
+    /// The exporter ended the capture.
     End {
         /// Entries dropped since the last report.
         missing: u64,
         /// Counts of the whole capture.
         totals: CaptureTotals,
-        /// Messages about what went wrong.
+        /// Warnings of the exporter.
         notes: Vec<String>,
     },
     /// The conversation failed.
@@ -66,7 +66,7 @@ enum CollectorPhase {
     Over,
 }
 
-/// The machine. Its timers run on the steady clock.
+/// State machine of a collector. Its timers run on the steady clock.
 #[derive(Debug)]
 pub struct Collector {
     channel: Channel,

@@ -1,9 +1,9 @@
-//! [`DigestError`]: why a conversation failed.
+//! [`DigestError`]: the reason why a conversation failed.
 
 use super::wire::{DigestRefusal, WireError};
 use crate::channel::FrameError;
 
-/// Why a conversation failed.
+/// Reason why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DigestError {
@@ -16,19 +16,19 @@ pub enum DigestError {
     /// The seal of a frame is wrong.
     #[error("a message was altered on the way")]
     Seal,
-    /// A message that is not allowed in this state.
+    /// The message is not allowed in this state.
     #[error("the other side sent message {0} out of turn")]
     OutOfTurn(u8),
     /// The other side could not prove that it has the key.
     #[error("the other side does not have the key")]
     Proof,
-    /// The other side has no key, and this one has one.
+    /// The other side has no key, although this side has one.
     #[error("the other side asks for no key: it must be started with the same key file")]
     NotAuthenticated,
-    /// The other side refuses.
+    /// The other side refused.
     #[error("the other side refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(DigestRefusal, String),
-    /// The other side is silent.
+    /// The other side did not answer in time.
     #[error("the other side has been silent for ten seconds")]
     Silent,
     /// The connection ended.

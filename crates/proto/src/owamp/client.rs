@@ -1,5 +1,5 @@
-//! The control client (RFC 4656 §3): negotiates a mode, requests sessions, starts and stops them, and fetches what the
-//! server received.
+//! The control client (RFC 4656 §3): negotiates a mode, requests sessions, starts and stops them, and fetches
+//! the server's records.
 
 use super::fetch::{DataReader, Unusable};
 use super::message::{FetchSession, ScheduleSlot, SentSummary};
@@ -17,55 +17,58 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
+/// Maximum length of unread messages in bytes: a Stop-Sessions, or the fetched data of one read.
 const MAX_UNREAD: usize = 8 << 20;
-/// Beyond its schedule, how long a test may last.
+/// Maximum time that a test may last beyond its schedule.
 const MAX_OVERRUN: Span = Span::seconds(60);
-/// The default timeout of a session, in addition to the time that the set-up took: as in owping.
+/// Default timeout of a session, in addition to the duration of the set-up, as in owping.
 const LOSS_TIMEOUT: Span = Span::seconds(2);
 
-/// A session to request.
+/// Specification of a session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwampSessionSpec {
-    /// Up: this end sends. Down: it receives.
+    /// Direction of the packets. Up: this end sends. Down: it receives.
     pub direction: Direction,
-    /// Address of this end's packets.
+    /// Address and port of this end.
     pub near: SocketAddr,
-    /// The server's address.
+    /// Address of the server.
     pub far: IpAddr,
     /// Number of packets.
     pub packets: u32,
-    /// How they are spaced.
+    /// Schedule of the packets.
     pub slots: Vec<ScheduleSlot>,
-    /// Bytes behind the fields of a test packet.
+    /// Padding bytes after the fields of a test packet.
     pub padding: u32,
-    /// When a packet counts as lost; `None` = two seconds more than the set-up took.
+    /// Time after which a packet counts as lost; `None`: two seconds plus the duration of the set-up.
     pub timeout: Option<Span>,
-    /// Code point of the packets.
+    /// DSCP of the packets.
     pub dscp: Dscp,
 }
 
-/// What a client is to do.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct OwampOptions {
-    /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
-    /// authenticated; without one open.
+    /// Mode to use. `None` selects the strongest mode that both sides support: with a passphrase encrypted,
+    /// then authenticated; without one open.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
-    /// Sessions to ask for, on one connection, all with the same start. What the server received in them is fetched.
+    /// Sessions to request on one connection, all with the same start. The server's records of them are
+    /// fetched.
     pub sessions: Vec<OwampSessionSpec>,
-    /// How long after the requests the sessions start, beside a round trip for each message in between.
+    /// Time from the requests to the start of the sessions, in addition to a round trip for each message in
+    /// between.
     pub lead: Span,
-    /// Data to fetch of sessions that ended before.
+    /// Data of earlier sessions to fetch.
     pub fetches: Vec<FetchSession>,
-    /// Most records of one of those that are read.
+    /// Maximum number of records to read per fetched session.
     pub most_records: usize,
-    /// How long the server may take for each step.
+    /// Time that the server may take for each step.
     pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
-    /// Random bytes for the identifiers of sessions that this end receives; the n-th identifier is their sum with n.
+    /// Random bytes for the identifiers of sessions that this end receives. The n-th identifier is their sum
+    /// with n.
     pub sid: [u8; 4],
 }
 
@@ -74,13 +77,13 @@ pub struct OwampOptions {
 pub enum OwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
-    /// The connection is closed.
+    /// The connection was closed.
     Closed,
-    /// Begin the test; accepted once all sessions are granted.
+    /// Begin the test. Accepted once all sessions are granted.
     Start,
-    /// An end of a session has nothing more to send, or to wait for.
+    /// One end of a session has no more to send or to wait for.
     Complete(Sid),
-    /// A sender has ended, as [`OwampClientEvent::StopSending`] asked.
+    /// A sender has ended after [`OwampClientEvent::StopSending`].
     Sent(SentSummary),
     /// End the test early, and fetch the results so far.
     Stop,
@@ -93,32 +96,32 @@ pub struct OwampGrant {
     pub index: usize,
     /// The session as granted.
     pub session: TestSession,
-    /// Where the packets of the other end come from or go to.
+    /// Address and port of the other end's packets.
     pub far: SocketAddr,
-    /// Keys of its packets, where the mode protects them.
+    /// Keys of the packets; `None` if the mode does not protect them.
     pub keys: Option<TestKeys>,
 }
 
-/// A report or a request of a client.
+/// Report or request of a client.
 #[derive(Clone, Debug)]
 pub enum OwampClientEvent {
     /// The connection is set up in this mode.
     Mode(SecurityMode),
-    /// A session is granted: its packets may come from now on.
+    /// A session is granted. Its packets may arrive from now on.
     Granted(Box<OwampGrant>),
-    /// All are granted: [`OwampClientInput::Start`] begins.
+    /// All sessions are granted. [`OwampClientInput::Start`] begins the test.
     Ready,
-    /// The sessions begin, each by its schedule.
+    /// The sessions begin, each by its own schedule.
     Started,
-    /// End all sending; answer with [`OwampClientInput::Sent`] for each sender.
+    /// End all sending. Answer with [`OwampClientInput::Sent`] for each sender.
     StopSending,
-    /// A session of which this end was the receiver is stopped: finish it.
+    /// A session that this end received was stopped: finish it.
     Received(PeerSummary),
-    /// The records of a session, or why they are not available.
+    /// Records of a session, or the reason why they are not available.
     Fetched(Sid, Box<Result<SessionData, Unusable>>),
     /// The conversation ended normally; the connection may be closed.
     Over,
-    /// It failed; the connection is to be closed.
+    /// The conversation failed; the connection must be closed.
     Failed(AmpFailure),
 }
 
@@ -134,7 +137,7 @@ enum OwampClientState {
     Over,
 }
 
-/// One control conversation.
+/// Client of one control conversation.
 #[derive(Debug)]
 pub struct Client {
     config: OwampOptions,
@@ -142,16 +145,16 @@ pub struct Client {
     deadline: SteadyTime,
     connection: AmpConnection,
     set_up: Option<SetUp>,
-    /// When Set-Up-Response was sent, and how long its answer took.
+    /// Time at which Set-Up-Response was sent, and time that the answer took.
     set_up_said: SteadyTime,
     round_trip: Span,
-    /// When the sessions start; `None` before the first request.
+    /// Start time of the sessions; `None` before the first request.
     start: Option<NtpTime>,
-    /// The request without an answer so far.
+    /// Request that has not been answered yet.
     asked: Option<TestSession>,
     granted: Vec<TestSession>,
     say_start: bool,
-    /// Whether the test should end as soon as it has begun.
+    /// True if the test must end as soon as it has begun.
     stop: bool,
     fetches: VecDeque<(FetchSession, usize)>,
     say_fetch: Option<FetchSession>,
@@ -159,7 +162,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client whose connection is open since `now`.
+    /// Creates a client whose connection was opened at `now`.
     pub fn new(config: OwampOptions, now: Tick) -> Client {
         let fetches = config.fetches.iter().map(|fetch| (*fetch, config.most_records)).collect();
         Client {
@@ -205,7 +208,7 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Reads one message, if it is complete. `Ok(false)`: not yet.
+    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpFailure> {
         let Some(step) = self.step() else { return Ok(false) };
         let incoming = &mut self.connection.incoming;
@@ -244,7 +247,7 @@ impl Client {
                 if self.granted.len() == self.config.sessions.len() {
                     self.events.push_back(OwampClientEvent::Ready);
                     self.enter(OwampClientState::Granted, now);
-                    // The caller decides when, but within a limit.
+                    // The caller decides when to start, but within a limit.
                     self.deadline = now.steady + self.longest(now.wall);
                 } else {
                     self.enter(OwampClientState::Request, now);
@@ -316,7 +319,7 @@ impl Client {
         Ok(true)
     }
 
-    /// From now until the test should be over, with a margin.
+    /// Returns the time until the test should be over, with a margin.
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
@@ -376,7 +379,7 @@ impl Client {
         TestSession { request, slots: wish.slots.clone() }
     }
 
-    /// The test ends once both sides have said Stop-Sessions.
+    /// Ends the test once both sides have sent Stop-Sessions.
     fn end_test(&mut self, now: Tick) {
         let OwampClientState::Running(running) = &self.state else { return };
         if running.is_over() {
@@ -434,7 +437,7 @@ impl Machine for Client {
                 OwampClientState::Running(_) => self.stop_sending(),
                 OwampClientState::Start => self.stop = true,
                 OwampClientState::Fetch(_) => {}
-                // Nothing runs: there is nothing to send.
+                // No session runs, so there is no Stop-Sessions to send.
                 _ => return self.over(OwampClientEvent::Over),
             },
         }
@@ -468,7 +471,7 @@ impl Machine for Client {
         }
         let mut message = Vec::with_capacity(RequestSession::LEN);
         match &mut self.state {
-            // One at a time: some servers read only one request.
+            // One request at a time, because some servers read only one.
             OwampClientState::Request if self.asked.is_none() => {
                 let Some(wish) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
                 let session = self.request(&wish, now);

@@ -1,4 +1,4 @@
-//! What the server grants and hands out, and to whom; messages of any content.
+//! Tests of the server's grants, of the access to its records, and of messages with any content.
 
 use super::fetch::{DataReader, DataWriter};
 use super::message::{MessageTooLong, StopSessions};
@@ -23,7 +23,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// owping's default request, in one direction or the other.
+/// Returns owping's default request in this direction.
 fn session(direction: Direction) -> TestSession {
     let up = direction == Direction::Up;
     let (sender, receiver) = if up { (ip(PEER), ip(LOCAL)) } else { (ip(LOCAL), ip(PEER)) };
@@ -47,7 +47,7 @@ fn session(direction: Direction) -> TestSession {
     TestSession { request, slots: vec![ScheduleSlot::Exponential(0x1999_9999)] }
 }
 
-/// A server that has accepted the open mode.
+/// Returns a server on whose connection the open mode was selected.
 fn server(rules: OwampRules) -> Server {
     let (peer, local) = ((ip(PEER), 50_000).into(), (ip(LOCAL), PORT).into());
     let mut server = Server::new(rules, peer, local, NOW.wall, ServerRandom::new([7; 52]), NOW);
@@ -81,7 +81,7 @@ fn ask(server: &mut Server, session: &TestSession) -> Option<Box<OwampOpenReques
     }
 }
 
-/// What becomes of a request like the usual one, but for `change`.
+/// Returns the answer to the usual request, modified by `change`.
 fn answer_to(direction: Direction, change: impl Fn(&mut TestSession)) -> AcceptCode {
     let (mut server, mut session) = (server(OwampRules::default()), session(direction));
     change(&mut session);
@@ -115,14 +115,15 @@ fn what_is_granted() {
         (Up, |s| (s.request.packets, s.slots) = (1, vec![ScheduleSlot::Fixed(0)]), Ok),
         (Up, |s| (s.request.packets, s.slots) = (2, vec![ScheduleSlot::Fixed(50_000 << 32)]), Permanent),
         (Up, |s| s.slots = vec![ScheduleSlot::Fixed(1 << 32); 100], Ok),
-        // Only between the two ends of the control connection; an open address means them.
+        // Packets are only allowed between the two ends of the control connection. An unspecified address
+        // means one of them.
         (Up, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.sender = ip("0.0.0.0"), Ok),
         (Down, |s| (s.request.sender, s.request.receiver) = (ip("0.0.0.0"), ip("0.0.0.0")), Ok),
-        // Nor to a service of the client.
+        // They are not allowed to a service of the client.
         (Down, |s| s.request.receiver_port = 53, Unsupported),
         (Down, |s| s.request.receiver_port = 0, Unsupported),
         (Down, |s| s.request.receiver_port = 861, Ok),
@@ -170,11 +171,11 @@ fn what_has_no_place_ends_the_conversation() {
     for number in [0, 3, 5, 200] {
         assert_eq!(over(&[number; 32]), Some(AmpEndReason::Confused));
     }
-    // More slots than are read.
+    // More slots than the server reads.
     let mut request = Vec::new();
     RequestSession { slots: 1 << 20, ..session(Direction::Up).request }.write(&mut request);
     assert_eq!(over(&request), Some(AmpEndReason::Confused));
-    // The short form of nothing at all is waited for.
+    // The server waits for the rest of an incomplete message.
     assert_eq!(over(&[1; 10]), None);
 }
 
@@ -310,7 +311,7 @@ fn fetching_is_for_the_owner() {
         say(&mut server, |out| fetch.write(out));
         let Some(OwampServerEvent::Fetch(asked, owner)) = server.poll_event() else { panic!() };
         assert_eq!((asked, owner), (fetch, Owner::Host(ip(PEER))));
-        // What is received meanwhile is read afterwards.
+        // Messages received meanwhile are read afterwards.
         say(&mut server, |out| fetch.write(out));
         assert!(server.poll_event().is_none());
         server.handle(NOW, OwampServerInput::Found(found));
@@ -345,7 +346,7 @@ proptest! {
         prop_assert_eq!(bytes.len() % 16, 0);
         prop_assert_eq!(StopSessions::len_of(&bytes, 3), Ok(Some(bytes.len() + HMAC_LEN)));
         prop_assert_eq!(StopSessions::parse(&bytes), Ok(stop.clone()));
-        // Truncated anywhere: unknown yet, or the same length.
+        // After any truncation the length is unknown or the same.
         let known = StopSessions::len_of(&bytes[..cut.min(bytes.len())], 3).unwrap();
         prop_assert!(known.is_none_or(|len| len == bytes.len() + HMAC_LEN));
         if stop.sessions.len() == 3 {

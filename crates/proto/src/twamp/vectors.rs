@@ -27,7 +27,7 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// The payloads of one capture sent over `carrier`, and whether the client sent them.
+/// Returns the payloads of one capture sent over `carrier`, each with true if the client sent it.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();
@@ -41,7 +41,7 @@ fn block<const N: usize>(hex: &str) -> [u8; N] {
     unhex(hex).try_into().unwrap()
 }
 
-/// What the first two messages of a capture negotiate.
+/// Returns the parameters that the first two messages of a capture negotiate.
 fn agreement(tcp: &[(bool, Vec<u8>)]) -> (Greeting, SetUp, Option<SessionKeys>) {
     let greeting = Greeting::parse(&tcp[0].1).unwrap();
     let set_up = SetUp::parse(&tcp[1].1).unwrap();
@@ -77,7 +77,7 @@ fn known_answers() {
     assert!(TestKeys::new(SecurityMode::Mixed, &keys, &sid).is_none());
 }
 
-/// Decodes each message, encodes it again and compares.
+/// Decodes each message, encodes it again and compares the bytes.
 fn again(capture: &str) -> Vec<String> {
     let tcp = payloads(capture, "tcp");
     let (greeting, set_up, keys) = agreement(&tcp);
@@ -167,7 +167,7 @@ fn every_control_message_decodes_and_re_encodes() {
     assert_eq!(start, ServerStart { accept: AcceptCode::Failure, server_iv: [0; 16] });
 }
 
-/// A client that does what the recorded one did, and its results with the recorded answers.
+/// Runs a client with the recorded one's settings on the recorded answers. Returns its events and messages.
 fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     let tcp = payloads(capture, "tcp");
     let (_, set_up, keys) = agreement(&tcp);
@@ -210,7 +210,7 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
         }
     };
     for (_, bytes) in tcp.iter().filter(|(from_client, _)| !from_client) {
-        // In small pieces: the stream has no message boundaries.
+        // In small pieces, because the stream has no message boundaries.
         for piece in bytes.chunks(7) {
             client.handle(NOW, client::TwampClientInput::Bytes(piece));
             collect(&mut client, &mut events);
@@ -240,7 +240,7 @@ fn the_client_replays_every_recorded_session() {
         );
         let lengths: Vec<usize> = said.iter().map(Vec::len).collect();
         assert_eq!(lengths, [164, 112, 32, 32], "{capture}");
-        // The set-up depends on nothing but keys and challenge: the same bytes.
+        // The set-up depends only on keys and challenge, so the bytes are the same.
         assert_eq!(said[0], payloads(capture, "tcp")[1].1, "{capture}");
     }
     let events = replayed_wrong_key();

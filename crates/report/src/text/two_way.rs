@@ -97,7 +97,10 @@ fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
             0 => "the rest of the schedule was moved".to_owned(),
             n => format!("{} left out", count(n, "request")),
         };
-        page.item(&format!("this host fell behind its schedule {times}, by {} at most: {then}", eng4(longest)));
+        page.item(&format!(
+            "this host fell behind its schedule {times}, by {} at most: {then}",
+            eng4(longest)
+        ));
     }
     if t.unsent > 0 {
         page.item(&format!("{} could not be sent by this host", count(t.unsent, "request")));

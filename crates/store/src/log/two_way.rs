@@ -5,7 +5,9 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpStats, TwoWay};
+use jitlat_core::twoway::{
+    Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpStats, TwoWay,
+};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -165,7 +167,8 @@ fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
         let by = by.parse().ok().filter(|by| *by >= 0)?;
         Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
     };
-    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
+    let read =
+        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
     text.split_ascii_whitespace().map(read).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Either machine in place of the recorded program. Session identifiers are drawn by the receiving side, so they are
-//! replaced in the other side's messages; everything else is as recorded.
+//! Each of our machines replaces the recorded program. The receiving side draws session identifiers, so these
+//! are replaced in the other side's messages. Everything else is as recorded.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -14,7 +14,7 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// Session names as recorded and as drawn here.
+/// Session identifiers: recorded, and drawn in this test.
 #[derive(Default)]
 struct Names(Vec<(Sid, Sid)>);
 
@@ -23,7 +23,7 @@ impl Names {
         self.0.iter().find(|(theirs, _)| *theirs == recorded).map_or(recorded, |(_, ours)| *ours)
     }
 
-    /// The message with our names.
+    /// Returns the message with our identifiers.
     fn in_message(&self, message: &Message) -> Message {
         let mut message = message.clone();
         match &mut message {
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// Recorded connections that were accepted.
+/// Returns the recorded connections that were accepted.
 fn let_in() -> Vec<Recorded> {
     let all = captures().into_iter().flat_map(|c| c.connections);
     all.filter(|c| c.server_start().is_some_and(|s| s.accept == AcceptCode::Ok)).collect()
@@ -146,7 +146,7 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         let time = ours.take(ServerStart::TIME_LEN).unwrap();
         theirs.put(&time, &mut Vec::new());
         for message in recorded.messages() {
-            // Identifiers are drawn while the request is answered.
+            // The identifiers are drawn while the request is answered.
             let mut command = Vec::new();
             names.in_message(&message).say_command(&mut streams.client.1, &mut command);
             replayed.said.clear();
@@ -162,7 +162,7 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         ));
         let owner = replayed.server.owner();
         assert_eq!(owner == Owner::User(USER.to_owned()), keyed, "{name}: {owner:?}");
-        // An account of each session that came in.
+        // There is one report for each session that the server received.
         let count = |wanted: fn(&server::OwampServerEvent) -> bool| {
             replayed.events.iter().filter(|e| wanted(e)).count()
         };
@@ -192,7 +192,7 @@ fn wish(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> Owamp
     }
 }
 
-/// A client that requests what the recorded one requested.
+/// Returns a client that makes the requests of the recorded one.
 fn config(recorded: &Recorded) -> OwampOptions {
     let keys = recorded.keys();
     let mut random = [0; 64];
@@ -287,7 +287,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         replayed.said.drain(..SetUp::LEN);
         for message in &messages {
             if let Message::Stop { .. } = message {
-                // All ends are complete; owping was first to say so, or second.
+                // All ends are complete. owping sends Stop-Sessions first or second.
                 for (_, sid) in &names.0 {
                     replayed.client.handle(now, client::OwampClientInput::Complete(*sid));
                 }
@@ -296,7 +296,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
             let mut said = names.in_message(message);
             let command = core::mem::take(&mut replayed.said);
             if let Message::Request(session, _) = &mut said {
-                // Drawn by the client: when it starts, and the name of what it receives.
+                // The client chooses the start time, and the identifiers of the sessions that it receives.
                 ours.feed(&command);
                 let request =
                     RequestSession::parse(&ours.take_signed(RequestSession::LEN).unwrap().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Every message can be decoded and encodes to the same bytes; so does every test packet.
+//! Every message and test packet can be decoded, and is encoded to the same bytes.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -38,7 +38,7 @@ fn every_control_message_decodes_and_re_encodes() {
         let mut bytes = Vec::new();
         recorded.greeting().write(&mut bytes);
         let Some(set_up) = recorded.set_up() else {
-            // A client without a common mode hangs up.
+            // A client that shares no mode with the server closes the connection.
             assert_eq!(bytes, recorded.said(false), "{name}");
             assert!(["refused-mode-not-offered", "refused-policy-openmode"].contains(&name), "{name}");
             continue;

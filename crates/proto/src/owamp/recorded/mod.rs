@@ -1,5 +1,5 @@
-//! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`): every message, every packet, and both
-//! machines in place of either program.
+//! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`). Tests decode every message and
+//! packet, and replace either program by our machine.
 
 mod conversation;
 mod machines;
@@ -16,10 +16,10 @@ const VECTORS: &str = include_str!("../../../../../testdata/owamp/vectors.tsv");
 const SECRET: &[u8] = b"owamp-capture-passphrase";
 const USER: &str = "tester";
 
-/// A payload on its way.
+/// A captured payload.
 #[derive(Clone, Debug)]
 struct Payload {
-    /// When it was captured, ns since 1970.
+    /// Capture time, ns since 1970 UTC.
     at: i64,
     to_server: bool,
     source_port: u16,
@@ -29,16 +29,16 @@ struct Payload {
     bytes: Vec<u8>,
 }
 
-/// One TCP connection: the bytes of each side, in the pieces in which they arrived.
+/// One TCP connection: the bytes of each side, in the segments in which they arrived.
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     capture: &'static str,
-    /// The client's.
+    /// Port of the client.
     port: u16,
     payloads: Vec<Payload>,
 }
 
-/// What one capture has: its connections in order, and its test packets.
+/// Contents of a capture: connections in order, and test packets.
 #[derive(Debug, Default)]
 struct Capture {
     name: &'static str,
@@ -99,7 +99,7 @@ impl Recorded {
         ServerStart::parse(self.said(false).get(Greeting::LEN..)?).ok()
     }
 
-    /// The keys of the connection, in a keyed mode.
+    /// Returns the keys of a connection in a keyed mode.
     fn keys(&self) -> Option<SessionKeys> {
         let (greeting, set_up) = (self.greeting(), self.set_up().filter(|s| s.mode != 1)?);
         let key = derive(SECRET, &greeting.salt, greeting.count);
@@ -110,7 +110,8 @@ impl Recorded {
         crate::amp::SecurityMode::from_bits(self.set_up()?.mode)
     }
 
-    /// The two streams after the set-up, decrypted as they are read, and two that encrypt the same again.
+    /// Returns the two streams after the set-up, decrypted as they are read, and two that encrypt the same
+    /// bytes again.
     fn streams(&self) -> Streams {
         let mut streams = Streams {
             client: (IncomingBytes::default(), OutgoingBytes::default()),
@@ -128,7 +129,7 @@ impl Recorded {
         streams
     }
 
-    /// The messages after the set-up, in plain text.
+    /// Returns the messages after the set-up, in plain text.
     fn messages(&self) -> Vec<Message> {
         let mut streams = self.streams();
         streams.server.0.take(ServerStart::TIME_LEN).unwrap();

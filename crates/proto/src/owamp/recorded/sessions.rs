@@ -1,4 +1,4 @@
-//! Both ends of recorded sessions: what owampd recorded of the packets, and when either program sent them.
+//! Both ends of recorded sessions: owampd's records of packets, and the send times of either program.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -12,21 +12,21 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// A session of a recorded test with everything known about it.
+/// A session of a recorded test with all known data.
 struct KnownSession {
     name: &'static str,
-    /// As granted.
+    /// Parameters, as granted.
     session: TestSession,
     keys: Option<TestKeys>,
     len: usize,
     up: bool,
-    /// What crossed the client's interface.
+    /// Packets that crossed the client's interface.
     packets: Vec<Payload>,
-    /// When the client's Stop-Sessions did.
+    /// Time at which the client's Stop-Sessions crossed it.
     stopped: WallTime,
-    /// The summaries of both sides at the end.
+    /// Summaries of both sides at the end.
     said: Vec<crate::owamp::SentSummary>,
-    /// What was fetched.
+    /// Fetched data.
     data: Option<Arc<SessionData>>,
 }
 
@@ -86,7 +86,7 @@ fn known_sessions() -> Vec<KnownSession> {
 }
 
 impl Recorded {
-    /// When the client's byte at this place was captured.
+    /// Returns the capture time of the client's byte at `offset`.
     fn said_at(&self, mut offset: usize) -> WallTime {
         for payload in self.payloads.iter().filter(|p| p.to_server) {
             match offset.checked_sub(payload.bytes.len()) {
@@ -103,8 +103,8 @@ impl KnownSession {
         self.said.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
-    /// Our receiver in place of owampd: it gets the packets that owampd recorded at the recorded times, and those that
-    /// owampd omitted at the end when they were captured.
+    /// Gives the packets to our receiver instead of owampd: those that owampd recorded at the recorded times,
+    /// and those that it omitted at the end at their capture times.
     fn received_again(&self, data: &SessionData) -> SessionData {
         let request = &self.session.request;
         let timeout = request.timeout.to_span();
@@ -136,7 +136,7 @@ impl KnownSession {
     }
 }
 
-/// A time at nanosecond resolution.
+/// Rounds the times of a record to nanoseconds.
 fn rounded(record: &DataRecord, near: WallTime) -> DataRecord {
     DataRecord { received: record.received.map(|t| NtpTime::from(t.to_nanos(near))), ..*record }
 }
@@ -163,8 +163,8 @@ fn what_owampd_recorded_our_receiver_records() {
     assert_eq!(sessions.len(), 18, "{sessions:?}");
 }
 
-/// The sender of a recorded session sent its packets soon after ours would have, and ours sends the same bytes if it is
-/// as late.
+/// The recorded sender sent its packets slightly later than ours would. With the same delay ours sends the
+/// same bytes.
 #[test]
 fn packets_are_sent_by_the_recorded_schedule() {
     let mut packets = 0;
@@ -188,7 +188,7 @@ fn packets_are_sent_by_the_recorded_schedule() {
             assert!(late >= Span::ZERO && (late < Span::millis(30) || paused), "{}: {late:?}", known.name);
             assert_eq!((departure.seq, departure.len), (packet.seq, known.len), "{}", known.name);
             if known.keys.is_none() {
-                // The time has another resolution; everything else is the same.
+                // Only the resolution of the time differs.
                 assert_eq!(out[..4], payload.bytes[..4]);
                 assert_eq!(out[12..14], payload.bytes[12..14]);
             }
@@ -243,13 +243,13 @@ fn other_senders_are_not_recorded() {
     assert_eq!(receive(host, port, &late, start - before), Err(Ignored::Schedule));
     late[13] = 0;
     assert_eq!(receive(host, port, &late, at), Err(Ignored::Corrupt));
-    // Longer than negotiated: the beginning is valid.
+    // A longer packet than negotiated is valid at its beginning.
     let long = [&packet.bytes[..], &[7; 30]].concat();
     assert_eq!(receive(host, port, &long, at), Ok(255));
     assert_eq!(receive(host, port, &packet.bytes, at), Ok(255), "a copy");
     assert_eq!(receive(host, port, &packet.bytes, start + Span::seconds(9)), Err(Ignored::Late));
     assert_eq!(receiver.ignored(Ignored::Source), 2);
-    // The 18 others were given up meanwhile.
+    // The 18 other packets were given up meanwhile.
     assert_eq!(receiver.records().len(), 21);
     assert!(!receiver.is_complete(start) && receiver.is_complete(start + Span::seconds(9)));
 }

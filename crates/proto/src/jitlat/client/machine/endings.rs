@@ -1,4 +1,4 @@
-//! How a test can end, and how a client reconnects for its results.
+//! The ends of a test, and reconnection for its results.
 
 use super::{ClientMachine, ClientStage};
 use crate::Tick;
@@ -11,11 +11,12 @@ use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
 
-/// Time between attempts to fetch results.
+/// Interval between attempts to fetch results.
 const RETRY_INTERVAL: Span = Span::seconds(2);
-/// Most attempts to fetch results, each of a few seconds.
+/// Maximum number of failed attempts to fetch results; each takes a few seconds.
 const MAX_RETRIES: u32 = 3;
-/// The server may need so many attempts to notice that the stream has ended: more than a minute of silence.
+/// Maximum number of attempts while the server is busy. It may take more than a minute of silence to notice
+/// that the stream has ended.
 const MAX_BUSY_RETRIES: u32 = 60;
 
 impl ClientMachine {
@@ -28,7 +29,7 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
-    /// Sends the server the reason, then fails.
+    /// Sends the reason to the server, then fails.
     pub(super) fn abort(&mut self, nak: Nak, failure: ConversationFailure) {
         if self.connected {
             self.outgoing.push_back(Message::Nak(nak));
@@ -76,7 +77,8 @@ impl ClientMachine {
         self.reason.get_or_insert(why);
         match self.stage {
             ClientStage::Running => {
-                // The streams end early and what was received is fetched, if the server is still running.
+                // If the server still runs, the streams end early and the packets received so far are
+                // fetched.
                 self.lost = true;
                 self.cut_all(now);
             }
@@ -88,7 +90,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a new connection could bring results.
+    /// True if a new connection could bring results.
     pub(super) fn worth_coming_back(&self) -> bool {
         self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
@@ -135,7 +137,7 @@ impl ClientMachine {
         self.connected = false;
         self.outgoing.clear();
         if nak.code == NakCode::Busy && self.stage != ClientStage::Running && self.busy < MAX_BUSY_RETRIES {
-            // Try again later: the server has not noticed yet that the stream is over.
+            // Retry later: the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_INTERVAL);
         }
@@ -170,7 +172,7 @@ impl ClientMachine {
             ClientStage::Over => {}
             ClientStage::Running if !again => self.cut_all(now),
             ClientStage::Running => {
-                // Wait no longer for the server, only for the streams here.
+                // Do not wait for the server any more, only for the streams here.
                 self.impatient = true;
                 self.connected = false;
                 self.outgoing.clear();
@@ -182,9 +184,9 @@ impl ClientMachine {
                     }
                 }
             }
-            // Just before the streams run: they are cut as soon as they do.
+            // The streams are about to run. They are cut as soon as they start.
             ClientStage::Starting if !again => {}
-            // Fetching what there is takes a moment; a second interrupt ends that.
+            // The first interrupt lets the fetch finish, which takes a moment. A second one ends it.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
             _ => self.abort(

@@ -1,5 +1,5 @@
-//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module does the
-//! introduction and authentication; the modules below do the rest.
+//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module
+//! contains greeting, authentication and deadlines; its submodules contain streams, results and endings.
 
 mod endings;
 mod results;
@@ -26,7 +26,7 @@ const SERVER_WITHOUT_KEY: &str =
     "the server has no key and cannot prove who it is: start it with --key-file, or leave the key out here";
 const WRONG_SERVER_KEY: &str = "the server's key is not the one given here";
 
-/// The client's side of one test.
+/// Client of one test.
 #[derive(Debug)]
 pub struct ClientMachine {
     config: ClientConfig,
@@ -34,12 +34,12 @@ pub struct ClientMachine {
     outgoing: VecDeque<Message>,
     events: VecDeque<ClientEvent>,
     stage: ClientStage,
-    /// When the current stage has lasted too long.
+    /// Deadline of the current stage.
     deadline: SteadyTime,
-    /// Decoding pauses until everything is sent: proofs cover the conversation in order.
+    /// True while decoding waits until all messages are sent: proofs cover the conversation in order.
     hold: bool,
     connected: bool,
-    /// The connection has ended with this reason, after bytes that are still to be read.
+    /// Reason why the connection ended. Bytes received before that are still to be read.
     closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
@@ -49,22 +49,22 @@ pub struct ClientMachine {
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
-    /// Whether the user has interrupted twice: do not wait any longer.
+    /// True if the user has interrupted twice: stop waiting.
     impatient: bool,
-    /// Why the test is not complete.
+    /// Reason why the test is not complete.
     reason: Option<String>,
     lost: bool,
     retries: u32,
     busy: u32,
-    /// Whether the streams have run: from here on all available results are collected and reported.
+    /// True if the streams have run. From then on all available results are collected and reported.
     streamed: bool,
-    /// Whether the streams ran in an earlier run of this program: only results are requested.
+    /// True if an earlier run of this program ran the streams. Only their results are requested.
     collecting: bool,
-    /// Whether there is anything to report: a record, or the server's statement that there is none.
+    /// True if there is anything to report: a record, or the server's statement that it has none.
     measured: bool,
-    /// Whether the server says while streams run what it has received.
+    /// True if the server reports received packets while streams run.
     has_feedback: bool,
-    /// When to say that it is still there, while slow streams run, and since when they do.
+    /// Time of the next keep-alive while slow streams run, and start time of the streams.
     alive: SteadyTime,
     running_since: SteadyTime,
 }
@@ -91,16 +91,16 @@ enum ClientStage {
     ProbingAfter,
     /// Collecting results of this flow.
     Fetching(usize),
-    /// The control connection is lost; a new one is wanted at the deadline.
+    /// The control connection is lost. A new one is requested at the deadline.
     Waiting,
-    /// A new one has been asked for.
+    /// A new control connection has been requested.
     Reconnecting,
     /// Over.
     Over,
 }
 
 impl ClientStage {
-    /// What is in progress, for error messages: "… while …".
+    /// Activity of the stage, for error messages: "… while …".
     fn during(self) -> &'static str {
         match self {
             ClientStage::Greeting => "opening the control connection",
@@ -125,26 +125,27 @@ struct ClientFlow {
     remote_port: u16,
     ready: bool,
     opened: bool,
-    /// While running: by when the next thing must have happened.
+    /// Deadline of the next step while the stream runs.
     deadline: SteadyTime,
     ended: bool,
     end_said: bool,
     stopped: bool,
-    /// Whether the flow is finished here.
+    /// True if the flow is finished here.
     settled: bool,
-    /// Packets that the far sender reports as sent.
+    /// Number of packets that the remote sender reports as sent.
     far_sent: Option<u32>,
-    /// The far receiver has finished.
+    /// True if the remote receiver has finished.
     far_finished: bool,
     failure: Option<String>,
-    /// Messages of the far receiver about what it has received, and the time before which no further one is taken.
+    /// Number of progress reports from the remote receiver, and the time before which the next one is
+    /// ignored.
     feedback: u32,
     feedback_after: SteadyTime,
     collection: Collection,
 }
 
 impl ClientMachine {
-    /// The client's side of a connection made at `now`.
+    /// Creates a client for a connection made at `now`.
     pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
         let codec = Codec::new(config.terms.dialect, ConnectionSide::Client, config.local, config.remote);
         let flows = config.terms.specs.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
@@ -186,9 +187,9 @@ impl ClientMachine {
         machine
     }
 
-    /// A client that only fetches the results of an earlier test, `session`, whose client ended before it could. The
-    /// flows of `config` are those of that test; for flows received here, `recordings` holds what arrived. Version 3
-    /// only.
+    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too
+    /// early. The flows of `config` must be those of that test. `recordings` has the packets that arrived
+    /// here, for flows that this host received. Version 3 only.
     pub fn collecting(
         config: ClientConfig,
         session: SessionId,
@@ -207,7 +208,7 @@ impl ClientMachine {
         machine
     }
 
-    /// What the dialect cannot express.
+    /// Returns the failure if the dialect cannot express the test.
     fn unsupported(&self) -> Option<ConversationFailure> {
         let unsupported = |text: &str| Some(ConversationFailure::Unsupported(text.into()));
         if self.config.terms.specs.is_empty() {
@@ -232,13 +233,13 @@ impl ClientMachine {
         None
     }
 
-    /// Everything known of each flow, in the order of the configuration. Complete after
+    /// Returns all known facts about each flow, in the order of the configuration. Complete after
     /// [`ClientEvent::Done`]; `created`, `name` and `tags` are the caller's.
     pub fn sessions(&self) -> Vec<Session> {
         self.flows.iter().map(|flow| self.session_of(flow)).collect()
     }
 
-    /// Probes answered so far.
+    /// Returns the probes answered so far.
     pub fn probes(&self) -> &[ClockProbe] {
         &self.probes
     }
@@ -268,7 +269,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a classic server's singletons, which are sent without a request, must wait until the sender here has
+    /// True if a classic server's singletons, which are sent without a request, must wait until the sender here has
     /// stopped and its stamps are known.
     fn results_wait(&self) -> bool {
         self.config.terms.dialect == Dialect::Classic
@@ -322,7 +323,7 @@ impl ClientMachine {
         }
     }
 
-    // ---- who is there ---------------------------------------------------------------------------
+    // ---- greeting and authentication ------------------------------------------------------------
 
     fn greet(&mut self, now: Tick) {
         let mut nonce = [0; NONCE_LEN];
@@ -377,7 +378,7 @@ impl ClientMachine {
         self.known(now);
     }
 
-    /// Both sides are authenticated.
+    /// Continues after the authentication of both sides.
     fn known(&mut self, now: Tick) {
         if self.streamed {
             return self.fetch_next(now);
@@ -406,7 +407,7 @@ impl ClientMachine {
         self.round_over(now);
     }
 
-    /// Continues with what follows the probes, if they are finished.
+    /// Continues with the next stage once all probes are finished.
     fn round_over(&mut self, now: Tick) {
         let Some(round) = &self.round else { return };
         if !round.is_over(now.steady) {
@@ -448,7 +449,7 @@ impl Machine for ClientMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The server does not read, and need not know.
+            // The server does not read any more, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
@@ -496,7 +497,7 @@ impl Machine for ClientMachine {
 }
 
 impl ClientMachine {
-    /// Whether final messages are still to be sent.
+    /// True while final messages are still to be sent.
     fn parting(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }
