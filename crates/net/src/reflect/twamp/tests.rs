@@ -119,7 +119,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         spec: spec.unwrap(),
                         wait: None,
                         timeout: Span::seconds(5),
-                        overdue: Overdue::Space,
+                        overdue: jitlat_proto::twoway::Overdue::Space,
                     };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
