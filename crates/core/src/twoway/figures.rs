@@ -42,6 +42,12 @@ pub struct TwoWayFigures {
     pub not_answers: NotAnswers,
     /// Requests that this host could not send.
     pub unsent: u64,
+    /// Requests of the schedule that were never sent, because this host had missed their times.
+    pub skipped: u64,
+    /// Number of times that the schedule was moved after a stall of this host.
+    pub schedule_shifts: u64,
+    /// Largest of these moves, in ns; `None` without one.
+    pub schedule_shift_max_ns: Option<i64>,
     /// The far host's report of a test that goes one way only.
     pub far_report: Option<FarReport>,
     /// The kernel's TCP_INFO over the test.

@@ -25,10 +25,12 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Whether the delay of `record`, an answer that came, is unknown: it contains the far host's processing time, which the
-/// delays of the other answers do not contain. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+/// Returns true if the delay of `record`, a received answer, is unknown: it contains the far host's processing time, which
+/// the delays of the other answers do not contain; or that time is longer than the whole round trip, so that one of the
+/// four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
-    processing_apart && processing(record).is_none()
+    let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
+    impossible || processing_apart && processing(record).is_none()
 }
 
 /// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
@@ -86,6 +88,16 @@ mod tests {
             (1700, 50_500, -48_800)
         );
         assert_eq!(processing(&r), Some(Span(300)));
+    }
+
+    #[test]
+    fn a_round_trip_is_not_negative() {
+        // The far host claims to have taken longer than the whole round trip.
+        let r = record([Some(1000), Some(51_500), Some(53_600), Some(3000)]);
+        assert_eq!(round_trip(&r), Some(Span(-100)));
+        assert!(lacks_delay(&r, false) && lacks_delay(&r, true));
+        let r = record([Some(1000), Some(51_500), Some(53_500), Some(3000)]);
+        assert!(!lacks_delay(&r, false) && !lacks_delay(&r, true));
     }
 
     #[test]
