@@ -1,4 +1,4 @@
-"""What a network path does to real-time traffic: delays, jitter, losses and what they mean.
+"""Effects of a network path on real-time traffic: delays, jitter, losses and their meaning.
 
 The analysis is that of the command `jitlat`, byte for byte. Times are in nanoseconds where a name or a table says `_ns`, in seconds as
 arguments; sizes are in bytes.
@@ -37,7 +37,7 @@ from ._jitlat import (
 
 
 def verdict(summary):
-    """What is wrong, since when, how much, how sure, whose fault, and for what the path will do, as a dictionary: `answer` of the JSON."""
+    """The verdict as a dictionary, `answer` of the JSON: faults with start, size, confidence and origin, and the profiles that the path is good for."""
     return summary.answer
 
 

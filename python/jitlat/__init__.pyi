@@ -11,10 +11,10 @@ _Path = str | PathLike[str]
 _Progress = Callable[[list[tuple[int, int, int, int]]], object]
 
 class Error(Exception):
-    """What could not be read, measured or analysed, in the words of the command."""
+    """A failure to read, measure or analyse, with the message of the command."""
 
 class Packets:
-    """The packets of one test, an Arrow table that is made while it is read."""
+    """The packets of one test, an Arrow table that is produced while it is read."""
 
     @property
     def id(self) -> str: ...
@@ -29,7 +29,7 @@ class Packets:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 class Figure:
-    """A figure, drawn when asked."""
+    """A figure, drawn on request."""
 
     def svg(self) -> str: ...
     def png(self, scale: float = 2.0) -> bytes: ...
@@ -70,7 +70,7 @@ class Summaries(Iterator[Summary]):
     def __next__(self) -> Summary: ...
 
 class State:
-    """An analysis under way, which can be saved as bytes and merged."""
+    """An unfinished analysis, which can be saved as bytes and merged."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class Pool:
     def to_dict(self) -> dict[str, Any]: ...
 
 class Comparison:
-    """Runs side by side, with a verdict of each against the first."""
+    """A comparison of runs, with a verdict of each against the first."""
 
     def json(self) -> str: ...
     def to_dict(self) -> dict[str, Any]: ...
     def text(self) -> str: ...
 
 class Captured:
-    """What captures say."""
+    """Results of captures."""
 
     @property
     def failures(self) -> list[str]: ...

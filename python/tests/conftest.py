@@ -15,7 +15,7 @@ LIMIT = 120
 
 
 def run(*arguments):
-    """What the command prints."""
+    """Output of the command."""
     done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, timeout=LIMIT)
     assert done.returncode in (0, 2), done.stderr.decode()
     return done.stdout.decode()
@@ -34,7 +34,7 @@ def logs():
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory):
-    """All known logs in an archive, each in a file of its own."""
+    """All known logs in an archive, each in its own file."""
     folder = tmp_path_factory.mktemp("archive") / "a"
     run("archive", "add", folder, *LOGS)
     return folder

@@ -1,4 +1,4 @@
-"""What the module says of a test is what the command says, byte for byte, however the packets came."""
+"""The module's result for a test equals the command's, byte for byte, for every source of the packets."""
 
 import conftest
 import pyarrow as pa

@@ -33,7 +33,7 @@ def test_parts_are_the_whole(logs):
 
 
 def without_log(summary):
-    """Without remarks about the file, which parts of it do not make."""
+    """Without remarks about the file, which parts of it do not have."""
     whole = summary.to_dict()
     whole["warnings"] = [w for w in whole["warnings"] if w.get("about") != "log"]
     return whole
