@@ -11,10 +11,10 @@ _Path = str | PathLike[str]
 _Progress = Callable[[list[tuple[int, int, int, int]]], object]
 
 class Error(Exception):
-    """A failure to read, measure or analyse, with the message of the command."""
+    """Something could not be read, measured or analysed; the text is the command's message."""
 
 class Packets:
-    """The packets of one test, an Arrow table that is produced while it is read."""
+    """The packets of one test, an Arrow table that is made while it is read."""
 
     @property
     def id(self) -> str: ...
@@ -36,7 +36,7 @@ class Figure:
     def _repr_svg_(self) -> str: ...
 
 class Summary:
-    """Every figure of a test; scalars are attributes (`summary.latency_median`), times in ns."""
+    """All figures of a test; scalars are attributes (`summary.latency_median`), times in ns."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class Summaries(Iterator[Summary]):
     def __next__(self) -> Summary: ...
 
 class State:
-    """An unfinished analysis, which can be saved as bytes and merged."""
+    """An analysis in progress, which can be saved as bytes and merged."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class State:
     def summary(self) -> Summary: ...
 
 class Pool:
-    """The packets of many tests together; merges in any order."""
+    """Statistics over the packets of many tests; merges in any order."""
 
     def __init__(self, summary: Summary | None = None) -> None: ...
     def merge(self, other: Pool) -> None: ...
@@ -103,14 +103,14 @@ class Pool:
     def to_dict(self) -> dict[str, Any]: ...
 
 class Comparison:
-    """A comparison of runs, with a verdict of each against the first."""
+    """Runs side by side, with a verdict of each against the first."""
 
     def json(self) -> str: ...
     def to_dict(self) -> dict[str, Any]: ...
     def text(self) -> str: ...
 
 class Captured:
-    """Results of captures."""
+    """Results from captures."""
 
     @property
     def failures(self) -> list[str]: ...

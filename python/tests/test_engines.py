@@ -1,4 +1,4 @@
-"""Spark, Dask and Ray return the results of the command, byte for byte, and exchange no packet. `just cluster` installs the engines; without them nothing is tested."""
+"""Spark, Dask and Ray give the same bytes as the command, and exchange no packets. `just cluster` provides the engines; without them the tests are skipped."""
 
 import os
 import re
@@ -64,7 +64,7 @@ def on_ray(ray):
 
 @pytest.fixture(scope="module", params=[on_spark, on_dask, on_ray], ids=["spark", "dask", "ray"])
 def engine(request):
-    """The module of an engine, and a function that makes a table from its results."""
+    """The module of an engine, and a function that makes a table of its result."""
     name = request.param.__name__.removeprefix("on_")
     return request.param(request.getfixturevalue(name))
 
@@ -76,7 +76,7 @@ def expected(logs):
 
 @pytest.fixture(scope="module")
 def groups(archive):
-    """The roll-up by this process."""
+    """The roll-up computed by this process."""
     return files.figures(pa.concat_tables(files.pools(file, by=BY) for file in files.names(archive)), by=BY)
 
 
@@ -124,7 +124,7 @@ def test_spark_exchanges_no_packets(spark, archive, capsys):
     assert "MapInArrow" in plan and "Exchange" not in plan
     jitlat_spark.rollup(archive, by=BY).explain()
     plan = capsys.readouterr().out
-    # One exchange, of the pools, above the reading of the files.
+    # One exchange, of pools: it is above the step that reads the files.
     assert plan.count("Exchange") == 1 and plan.index("Exchange") < plan.index("MapInArrow")
     assert "sent_ns" not in plan
 

@@ -1,4 +1,4 @@
-"""The module's result for a test equals the command's, byte for byte, for every source of the packets."""
+"""The module gives the same bytes as the command, no matter how the packets are passed."""
 
 import conftest
 import pyarrow as pa

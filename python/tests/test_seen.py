@@ -1,4 +1,4 @@
-"""Output in a notebook; figures, texts and names."""
+"""Output in notebooks; figures, texts and names."""
 
 import json
 import pathlib

@@ -1,4 +1,5 @@
-//! A round-trip test of a reflector on this host, with the stamps of the kernel: `cargo run -p jitlat-net --example stamped`.
+//! Measures round trips to a reflector on this host with kernel stamps: `cargo run -p jitlat-net --example
+//! stamped`.
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;

@@ -1,10 +1,10 @@
-//! Warnings that an analysis makes itself: about what it could not do as asked.
+//! Warnings about settings that an analysis could not follow.
 
 use crate::answer::Warning;
 use crate::time::Span;
 use crate::units::eng4;
 
-/// A waiting time was requested, but the clocks cannot be used to apply it.
+/// Warns that a waiting time was requested and the clocks are not good enough to apply it.
 pub(super) fn wait_refused(wait: Span) -> Warning {
     let text = format!(
         "a waiting time of {} needs one-way delays, and the clocks are neither corrected nor synchronised: late packets \
@@ -14,7 +14,8 @@ pub(super) fn wait_refused(wait: Span) -> Warning {
     Warning::new("wait_refused", text)
 }
 
-/// Percentiles are approximate, by `error` parts in 1024, and the figures of a second pass are missing.
+/// Warns that percentiles are approximate, by `error` parts in 1024, and that figures which need a second
+/// pass are missing.
 pub(super) fn constant_memory(error: u32) -> Warning {
     let text = format!(
         "constant-memory analysis: percentiles may be up to {error}/1024 too high; de-skewed, per-segment and per-window \

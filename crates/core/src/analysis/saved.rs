@@ -21,7 +21,7 @@ use std::borrow::Cow;
 const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
 const COUNTS: &str = "counts that do not add up";
 
-/// The state of an analysis.
+/// The state of an analysis, as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Saved<'a> {
@@ -35,14 +35,14 @@ pub(crate) enum Saved<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SavedView<'a> {
-    /// All packets.
+    /// All packets are stored.
     Packets(Box<SavedPackets<'a>>),
-    /// What is kept in constant memory.
+    /// The state in constant memory.
     Streaming(Box<Sketch>),
 }
 
-/// The packets of a stream in arrival order. Which numbers were accepted follows from them; what is beside them is in an
-/// order of its own, so that the bytes do not tell in how many parts the rows came.
+/// The packets of a stream in arrival order. The accepted numbers follow from them. All other data is sorted,
+/// so the bytes do not depend on the number of parts in which the rows arrived.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedPackets<'a> {
     received: u64,
@@ -56,7 +56,7 @@ pub(crate) struct SavedPackets<'a> {
     notes: Cow<'a, RowNotes>,
 }
 
-/// The three views of a two-way test, and what is kept beside them.
+/// The three views of a two-way test, and the data stored in addition to them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedTwoWay<'a> {
     round_trip: SavedView<'a>,
@@ -69,7 +69,7 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// Its stored form; `None` of a test that has no view.
+    /// Returns the stored form; `None` if the test has no view.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
         let mut views = self.views.iter().map(Engine::saved);
         let Some(both) = &self.both_ways else { return views.next().map(Saved::OneWay) };
@@ -84,8 +84,8 @@ impl Analyzer {
         })))
     }
 
-    /// The analysis of the test `session` describes as it was saved: of all packets or in constant memory, whatever
-    /// `options` say.
+    /// Restores the analysis of the test that `session` describes: exact or in constant memory as it was
+    /// saved, regardless of `options`.
     pub(crate) fn restored(
         session: &Session,
         saved: Saved<'_>,
@@ -99,7 +99,7 @@ impl Analyzer {
                     *saved;
                 let answered = processing.map_or(0, |p| p.n);
                 require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
-                // The sum of so many times of 64 bits each, and it cannot overflow as more come.
+                // This bounds a sum of that many 64-bit times, and leaves room for more.
                 require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Takes over what was saved, after a check that an analysis can have come to it.
+    /// Takes over a saved state, after checking that an analysis can have produced it.
     fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
         match saved {
             SavedView::Packets(saved) => self.restore_packets(*saved)?,

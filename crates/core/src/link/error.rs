@@ -1,4 +1,4 @@
-//! Why a text describes no link.
+//! Error of parsing a link description.
 
 /// A text that is not a link description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,15 +1,16 @@
-//! Delay and its excess over the smallest, PDV (metrics §2–5), as figures; and delay with lost packets counted.
+//! Metrics of delay, of its excess over the smallest (PDV; metrics §2–5), and of delay including lost
+//! packets.
 
 use crate::distribution::percentile::{Method, Percent, Percentiles, rank};
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// A delay that may be that of a lost packet; serialised as a number or `"inf"`.
+/// The delay of a packet that may be lost; serialised as a number or `"inf"`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Delay {
-    /// In ns.
+    /// Delay in ns.
     Finite(f64),
-    /// A lost packet: infinitely late.
+    /// The packet was lost: its delay is infinite.
     Infinite,
 }
 
@@ -52,22 +53,22 @@ impl<'de> Deserialize<'de> for Delay {
     }
 }
 
-/// Order statistics over all packets sent, lost ones infinitely late (RFC 7679 §5.1–5.2). Mean and deviation
-/// do not exist here.
+/// Order statistics over all packets sent; lost ones have infinite delay (RFC 7679 §5.1–5.2). Mean and
+/// deviation are undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Unconditional {
-    /// Packets sent.
+    /// Number of packets sent.
     pub n: u64,
     /// Median.
     pub median: Option<Delay>,
-    /// By the empirical distribution.
+    /// Percentiles of the empirical distribution.
     pub percentiles: Percentiles<Delay>,
 }
 
 impl Unconditional {
-    /// Of `sample` and `lost` packets besides.
+    /// Computes the statistics of `sample` and of `lost` further packets.
     pub fn new(sample: &Sample, lost: u64, percents: &[Percent]) -> Unconditional {
         let n = sample.len() + lost as usize;
         let at = |k: usize| sample.at(k).map_or(Delay::Infinite, |x| Delay::Finite(x as f64));

@@ -1,5 +1,5 @@
-//! Whole tests in virtual time: each protocol's client against its own reflector over a path that
-//! delays, loses, duplicates and reorders.
+//! Complete tests in virtual time: each protocol's client with its own reflector over a path that delays,
+//! loses, duplicates and reorders packets.
 
 use super::*;
 use crate::lamp;
@@ -11,7 +11,7 @@ use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
-/// How far the far clock is ahead of ours.
+/// Lead of the far clock over ours, ns.
 const AHEAD: i64 = 250_000_000;
 
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
@@ -20,10 +20,10 @@ fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1) }
 }
 
-/// What the path does to the k-th packet of one direction: copies, and how long each takes.
+/// Effect of the path on the k-th packet of one direction: the delay of each copy, ns.
 type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 
-/// Runs a test to its end and returns it with the virtual time it took.
+/// Runs a test to its end. Returns it with the virtual time it took.
 fn run<P: Protocol>(
     protocol: P,
     plan: PingPlan,
@@ -111,7 +111,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
         8 => vec![15_000_000],
         _ => vec![1_000_000],
     };
-    // The answer to 10 (k = 9) is lost, that to 5 (k = 3) comes twice.
+    // The answer to 10 (k = 9) is lost. That to 5 (k = 3) is duplicated.
     let down: Path<'_> = &|k| match k {
         9 => vec![],
         3 => vec![1_000_000, 4_000_000],
@@ -129,7 +129,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
 
 #[test]
 fn twamp_sessions_in_every_mode_over_a_bad_path() {
-    // 2 and 3 are lost, 5 comes twice, 8 late.
+    // 2 and 3 are lost, 5 is duplicated, 8 is late.
     let up: Path<'_> = &|k| match k {
         2 | 3 => vec![],
         5 => vec![1_000_000, 2_000_000],
@@ -165,7 +165,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
             assert_eq!(processing, accepted.then_some(Span(7000)));
         }
         use lamp::client::FollowUpState as F;
-        let want = [F::Unasked, F::Accepted, F::Denied];
+        let want = [F::NotRequested, F::Accepted, F::Denied];
         let k = follow_up.map_or(0, |f| if f == lamp::LampFollowUp::Application { 1 } else { 2 });
         assert_eq!(out.protocol.follow_up(), want[k]);
     }
@@ -173,7 +173,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
 
 #[test]
 fn lamp_unidirectional_delivers_its_report_over_a_bad_path() {
-    // The first REPORT and the first ACK for it are lost; data packet 3 comes twice, 5 is lost.
+    // The first REPORT and its first ACK are lost. Data packet 3 is duplicated, 5 is lost.
     let up: Path<'_> = &|k| match k {
         4 => vec![1_000_000, 1_500_000],
         6 => vec![],
@@ -268,7 +268,7 @@ fn with_other_ports(any: bool) -> PingOutcome<crate::stamp::StampSender> {
             let meta =
                 PingReception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
             pinger.handle(&answer, &meta, tick(now + 3000));
-            // No answer either way.
+            // The datagram is not an answer in either case.
             pinger.handle(b"no answer", &PingReception { length: 9, ..meta }, tick(now + 3000));
         }
     }

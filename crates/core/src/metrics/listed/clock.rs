@@ -1,4 +1,4 @@
-//! The clocks, delay corrected by the clock estimate, and skew (metrics §14 to §16).
+//! Clocks, delay corrected by the clock estimate, and skew (metrics §14 to §16).
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::summary::{ClockEstimate, Distribution, SkewHull, Summary, Trend};
 use serde::{Deserialize, Serialize};
 
-/// Corrected delay, and the clocks.
+/// Clocks and corrected delay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockMetric;
 
@@ -189,7 +189,7 @@ fn deskewed(source: &ScalarSource<'_>, percent: u32) -> Option<i64> {
     source.pdv_deskewed().as_ref()?.percentile(Percent(percent))
 }
 
-/// The line below all packets, and what the slope of delay means.
+/// The line below all packets, and the cause of a slope of delay.
 #[derive(Default)]
 pub struct SkewAndTrend {
     hull: Option<SkewHull>,

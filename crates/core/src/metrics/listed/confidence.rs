@@ -1,4 +1,4 @@
-//! How reliable a mean is (metrics §17), and how many packets are near the middle.
+//! Precision of the mean (metrics §17), and share of packets near the middle.
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
 
-/// One end of a Student interval of the mean.
+/// One limit of a Student interval of the mean.
 macro_rules! student {
     ($field:ident, $level:literal, low) => {
         student!(
@@ -49,7 +49,7 @@ macro_rules! student {
     };
 }
 
-/// The uncertainty of the mean.
+/// Precision of the mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConfidenceMetric;
 
@@ -120,7 +120,7 @@ impl Metric for ConfidenceMetric {
         to.inference = found;
     }
 }
-/// Shares of packets near the middle.
+/// Shares of packets near the mean and the median.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NearMedian;
 

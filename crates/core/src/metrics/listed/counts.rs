@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::summary::{Counts, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Packet counts and shares.
+/// Numbers and shares of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PacketCounts;
 
@@ -137,7 +137,7 @@ impl Metric for PacketCounts {
             invalid_pct: percent(counted.invalid, counted.received),
             rx_time_regressions: counted.rx_time_regressions,
             tail_unknown: counted.tail_unknown,
-            // Those that the metric of reordering counts.
+            // The reordering metric writes the other counts.
             ..Counts::default()
         }
     }

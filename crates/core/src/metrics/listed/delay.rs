@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::summary::{Distribution, Summary, Unconditional};
 use serde::{Deserialize, Serialize};
 
-/// The percentile of delay or of PDV at a percentage that every summary has.
+/// A percentile of delay or PDV that every summary has.
 macro_rules! percentile {
     (LATENCY, $p:literal, $at:literal) => {
         percentile!("latency", "latency ", "raw delay", latency, $p, $at)
@@ -32,7 +32,7 @@ macro_rules! percentile {
     };
 }
 
-/// Delay above the smallest: the seed's jitter.
+/// Delay above the smallest: jitter in the seed document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pdv;
 
@@ -89,7 +89,7 @@ impl Metric for Pdv {
         to.pdv = found;
     }
 }
-/// Raw delay: one way, or there and back.
+/// Raw delay: one-way, or round trip.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency;
 

@@ -1,4 +1,4 @@
-//! What the hosts themselves add (metrics §22).
+//! Errors and delays that the hosts themselves cause (metrics §22).
 
 use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::all_packets::AllPackets;
@@ -14,10 +14,10 @@ use crate::summary::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The sender's schedule error.
+/// Errors of the sender against its schedule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LatenessMetric {
-    /// Time between packets, in ns, and send times less due times.
+    /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
 }
 
@@ -114,7 +114,7 @@ impl Metric for LatenessMetric {
         to.schedule_error = found;
     }
 }
-/// Stalls of the hosts, and the figures without them.
+/// Stalls of the hosts, and the statistics without them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostStalls;
 
@@ -213,7 +213,7 @@ impl Metric for HostStalls {
         to.intended_latency = intended;
     }
 }
-/// The host's own noise.
+/// Noise of the host itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoiseFloors;
 
@@ -252,7 +252,7 @@ impl Metric for NoiseFloors {
         to.noise = client.noise.or(server.noise).map(|floor| Noise::new(floor, &to.latency, &to.pdv));
     }
 }
-/// Time spent in the queue of the sending host's interface.
+/// Time in the queue of the sending host's interface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OwnQueue;
 
@@ -310,7 +310,7 @@ impl Metric for OwnQueue {
         to.local_queue = found;
     }
 }
-/// Time spent in the hosts, and stamps that did not come.
+/// Time spent in the hosts, and missing stamps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StampSources;
 
@@ -375,7 +375,7 @@ impl Metric for StampSources {
     }
 }
 
-/// The sender's lateness, with what its host's own queue added.
+/// Returns the sender's lateness, with the part that the queue of its own host caused.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();

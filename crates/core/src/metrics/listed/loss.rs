@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::summary::{Loss, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Loss and how it clusters.
+/// Loss and its clustering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LossMetric;
 

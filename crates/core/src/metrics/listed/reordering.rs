@@ -22,7 +22,7 @@ pub struct ReorderMetric {
     occupancy: Occupancy,
 }
 
-/// Discontinuities kept.
+/// Number of discontinuities that are stored in constant memory.
 const MAX_DISCONTINUITIES: usize = 8192;
 
 impl Metric for ReorderMetric {
@@ -189,7 +189,7 @@ fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
-/// TCP hides it.
+/// TCP hides reordering.
 fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }
