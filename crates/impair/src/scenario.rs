@@ -8,24 +8,24 @@
 //! delay = 20ms
 //! jitter = exponential 2ms in order     # or: uniform MAX, pareto SCALE shape A, normal DEVIATION,
 //!                                       # lognormal MEDIAN sigma S, slots EVERY, spikes 0.1% MAX; sums with +
-//! added = 0s 0ms 30s 0ms 30s 12ms       # times and the delay added then, straight lines between them
+//! added = 0s 0ms 30s 0ms 30s 12ms       # points in time and the delay added there, straight lines between them
 //! [up]
 //! loss = gilbert p=1% r=30%             # or: 2% · at 5-9 20 · runs 1x10 2x5 7 gap 20
 //! duplicate = 0.5% copies 1 after 1ms
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
-//! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in slots of a clock: ADSL
+//! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in clocked slots, as in ADSL
 //! competition = tcp 20ms from 5s for 9s # or: constant 400kbit …, poisson 400kbit …; may be repeated
 //! police = 64kbit burst 4kB             # and: every 100ms
 //! too-long = 100% above 1200
 //! outage = from 2s for 300ms            # may be repeated
 //! pause = from 2s for 300ms             # packets wait instead; may be repeated
-//! remark = CS0                          # the DSCP every packet leaves with
+//! remark = CS0                          # the DSCP of every packet that leaves
 //! min-bytes = 60
 //! ```
 //!
-//! `[both]` sets both directions; a later section replaces its values. Packets are numbered from 0. Probabilities are
-//! ratios (0.01) or percentages (1%).
+//! `[both]` sets both directions; a later section replaces its values. Packets are numbered from 0.
+//! Probabilities are ratios (0.01) or percentages (1%).
 
 use super::{
     CellBottleneck, Choice, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel, Jitter,
@@ -37,34 +37,34 @@ use jitlat_core::link::NotALink;
 use jitlat_core::spec::SpecError;
 use jitlat_core::time::Span;
 
-/// Both directions of a path and the seed of their laws.
+/// Both directions of a path, and the seed of their random processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// A description, for people.
+    /// Description for people.
     pub name: String,
-    /// Seed of the random laws; the direction down uses the next number.
+    /// Seed of the random processes; the direction down uses the next number.
     pub seed: u64,
-    /// Client to server.
+    /// Direction from client to server.
     pub up: PathModel,
-    /// Server to client.
+    /// Direction from server to client.
     pub down: PathModel,
 }
 
-/// A line that could not be parsed.
+/// Error in a line of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ScenarioError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong with it and what would be right.
+    /// Fault in the line, and a hint how to write it.
     pub problem: String,
 }
 
-/// The most packets or ranges one pattern may list.
+/// Maximum number of packets or ranges in a pattern.
 const MAX_PATTERN: u64 = 1_000_000;
 
 impl Scenario {
-    /// The same configuration in both directions.
+    /// Creates a scenario with the same model in both directions.
     pub fn symmetric(name: &str, seed: u64, config: PathModel) -> Scenario {
         Scenario { name: name.to_owned(), seed, up: config.clone(), down: config }
     }
@@ -223,7 +223,7 @@ fn stretch(fields: &[&str]) -> Result<Outage, String> {
     }
 }
 
-/// Splits a trailing `name value` off.
+/// Splits off a trailing `name value`.
 fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
     match fields.iter().position(|w| *w == name) {
         None => Ok((fields, None)),
@@ -348,7 +348,7 @@ fn probability(word: &str) -> Result<f64, String> {
     }
 }
 
-/// A decimal number times the factor of its unit, rounded; not negative and below 2⁶².
+/// Parses a decimal number times the factor of its unit, rounded, not negative and below 2⁶².
 fn scaled(word: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
     let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
     let unit = &word[digits.len()..];

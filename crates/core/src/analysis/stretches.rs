@@ -167,7 +167,7 @@ impl Stretches {
         sent.saturating_sub(due.saturating_mul(seq.into()))
     }
 
-    /// Number of later packets after which a missing packet is no longer waited for.
+    /// Returns the number of later packets after which a missing packet counts as lost.
     fn slack(&self) -> u32 {
         self.length / 4
     }

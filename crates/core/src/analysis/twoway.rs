@@ -1,5 +1,5 @@
-//! Two-way tests: each packet is seen as a round trip, on its way up and on its way down, and each view is
-//! analysed as a stream.
+//! Two-way tests: each packet is viewed as a round trip, as a packet up and as a packet down, and each view
+//! is analysed as a stream.
 
 use super::assemble::{self, OnThatWay};
 use super::engine::Engine;
@@ -298,7 +298,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Returns the counts of the far host if it counts by itself.
+    /// Returns the counts of the far host; `None` if it does not count packets.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
     }

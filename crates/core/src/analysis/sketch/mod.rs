@@ -60,7 +60,8 @@ pub struct Sketch {
     sums: CoMoments,
     pub extent: PacketExtent,
     delays: LogHistogram,
-    /// How often values moved from one bucket to another, which happens when another part is merged.
+    /// Number of times that values moved from one bucket to another, which happens when another part is
+    /// merged.
     moved: u32,
     /// States of the metrics, in the order of their list.
     #[serde(default)]
