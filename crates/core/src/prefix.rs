@@ -95,7 +95,7 @@ impl TryFrom<String> for Prefix {
     type Error = String;
 
     fn try_from(text: String) -> Result<Prefix, String> {
-        text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+        text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
     }
 }
 

@@ -90,7 +90,7 @@ pub fn period(text: &str) -> Result<Span, QuantityError> {
     let number = text.trim();
     if period.0 < MIN_BARE_NS && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(QuantityError::new(format!(
-            "a bare number is nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
+            "a number without a unit is in nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
         )));
     }
     Ok(period)
@@ -113,7 +113,11 @@ pub fn pause(text: &str) -> Result<Span, QuantityError> {
 }
 
 fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
-    if span.0 > 0 { Ok(span) } else { Err(QuantityError::new(format!("'{text}' is no time at all"))) }
+    if span.0 > 0 {
+        Ok(span)
+    } else {
+        Err(QuantityError::new(format!("'{text}' is too short: give a time above 0")))
+    }
 }
 
 /// A sending rate: packets or payload bits per second.
@@ -138,7 +142,7 @@ impl SendingRate {
                 if ns >= 1.0 && ns < i64::MAX as f64 {
                     Ok(Span(ns.round() as i64))
                 } else {
-                    Err(QuantityError::new("that rate needs a period below a nanosecond"))
+                    Err(QuantityError::new("the rate is too high: its period would be below a nanosecond"))
                 }
             }
         }
@@ -158,7 +162,9 @@ pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     }
     let ns = SECOND as f64 / value;
     if !(1.0..i64::MAX as f64).contains(&ns) {
-        return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
+        return Err(QuantityError::new(format!(
+            "'{text}' is out of range: the period must be 1 ns to 292 years"
+        )));
     }
     Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
@@ -283,7 +289,7 @@ mod tests {
         assert_eq!(period("20ns"), Ok(Span(20)));
         assert_eq!(
             period("20").unwrap_err().to_string(),
-            "a bare number is nanoseconds: did you mean 20ms? Otherwise write 20ns"
+            "a number without a unit is in nanoseconds: did you mean 20ms? Otherwise write 20ns"
         );
         assert_eq!(period("0.1s"), Ok(Span(100_000_000)));
         assert_eq!(period("62.5us"), Ok(Span(62_500)));

@@ -226,8 +226,8 @@ pub enum SpecError {
     Burst,
     /// Random gaps cannot be drawn.
     #[error(
-        "such gaps cannot be drawn: give more than 0, the shortest first and no more than a day, and a \
-         deviation of ten times the mean at most"
+        "such gaps cannot be drawn: give times above 0 and up to a day, the shortest first, and a deviation of at most \
+         ten times the mean"
     )]
     Gaps,
 }

@@ -57,13 +57,13 @@ pub enum StateError {
     #[error("this is not a saved state of jitlat")]
     NotAState,
     /// This program does not know the version.
-    #[error("this state is of version {0}; this program reads versions 1 and 2")]
+    #[error("the state has version {0}; this program reads versions 1 and 2")]
     Version(String),
     /// The bytes are not those that were written: truncated or changed.
-    #[error("the state is damaged: it ends early, or bytes of it were changed")]
+    #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
     /// The bytes are intact but cannot be a state, for this reason.
-    #[error("this can be the state of no analysis: {0}")]
+    #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }
 
@@ -284,7 +284,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
         (protocol(a) != protocol(b), "their protocols differ"),
         (x.transport() != y.transport(), "their transports differ"),
         (x.direction() != y.direction(), "their directions differ"),
-        (a.payload() != b.payload(), "their packets are of different sizes"),
+        (a.payload() != b.payload(), "their packet sizes differ"),
         (a.period() != b.period(), "their periods differ"),
         (x.dscp != y.dscp, "their classes of service (DSCP) differ"),
     ]

@@ -141,12 +141,13 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
         }
         "reorder" => {
             let (fields, by) = option(fields, "by")?;
-            let by = span(by.ok_or("say by how much: 'reorder = 1% by 50ms'")?)?;
+            let by = span(by.ok_or("give the delay, as in 'reorder = 1% by 50ms'")?)?;
             config.reordering = ReorderingModel { choice: choice(fields)?, by };
         }
         "rate" => {
             let (fields, queue) = option(fields, "queue")?;
-            let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
+            let queue =
+                bytes(queue.ok_or("give the length of the queue, as in 'rate = 512kbit queue 16kB'")?)?;
             config.rate = Some(RateBottleneck { bits: bits(single(fields)?)?, queue });
         }
         "cells" => {
@@ -160,7 +161,7 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
                 );
             }
             if config.rate.is_none() {
-                return Err("say first at which rate: 'rate = 128kbit queue 16kB'".to_owned());
+                return Err("give the rate in an earlier line, as in 'rate = 128kbit queue 16kB'".to_owned());
             }
             config.cells = Some(CellBottleneck { encapsulation, tunnel });
         }
@@ -184,24 +185,25 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
         "police" => {
             let (fields, every) = option(fields, "every")?;
             let (fields, burst) = option(fields, "burst")?;
-            let burst = bytes(burst.ok_or("say how much may pass at once: 'police = 64kbit burst 4kB'")?)?;
+            let burst = bytes(burst.ok_or("give the burst size, as in 'police = 64kbit burst 4kB'")?)?;
             let every = every.map_or(Ok(Span::ZERO), span)?;
             config.police = Some(Police { bits: bits(single(fields)?)?, burst, every });
         }
         "added" => {
             if fields.is_empty() || !fields.len().is_multiple_of(2) {
-                return Err("give times and delays in turn: 'added = 0s 0ms 30s 12ms'".to_owned());
+                return Err("give times and delays alternately, as in 'added = 0s 0ms 30s 12ms'".to_owned());
             }
             let point = |w: &[&str]| Ok::<_, String>(DelayPoint { at: span(w[0])?, delay: span(w[1])? });
             let points = fields.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
             if !points.is_sorted_by_key(|p| p.at) {
-                return Err("the times have to ascend".to_owned());
+                return Err("the times must ascend".to_owned());
             }
             config.added = points;
         }
         "too-long" => {
             let (fields, above) = option(fields, "above")?;
-            let above = bytes(above.ok_or("say above which size: 'too-long = 100% above 1200'")?)? as usize;
+            let above =
+                bytes(above.ok_or("give the size limit, as in 'too-long = 100% above 1200'")?)? as usize;
             config.too_long = Some(SizeLimit { above, choice: choice(fields)? });
         }
         "outage" => config.outages.push(stretch(fields)?),
@@ -228,7 +230,7 @@ fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], O
     match fields.iter().position(|w| *w == name) {
         None => Ok((fields, None)),
         Some(i) if i + 2 == fields.len() => Ok((&fields[..i], Some(fields[i + 1]))),
-        Some(_) => Err(format!("'{name}' wants one value, after everything else")),
+        Some(_) => Err(format!("'{name}' takes one value, at the end of the line")),
     }
 }
 
@@ -248,7 +250,7 @@ fn choice(fields: &[&str]) -> Result<Choice, String> {
                 let (length, times) = word.split_once('x').unwrap_or((word, "1"));
                 let (length, times) = (number(length)?, number(times)?);
                 if length == 0 || gap == 0 {
-                    return Err("runs and the gaps between them are at least one packet long".to_owned());
+                    return Err("runs and the gaps between them must be at least one packet long".to_owned());
                 }
                 if times.saturating_add(lengths.len() as u64) > MAX_PATTERN {
                     return Err(format!("more than {MAX_PATTERN} runs"));
@@ -375,7 +377,7 @@ fn bytes(word: &str) -> Result<u64, String> {
 fn bits(word: &str) -> Result<u64, String> {
     let units = [("bit", 1.0), ("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)];
     match scaled(word, &units, "a rate such as 512kbit or 10Mbit")? {
-        0 => Err("a rate of nothing: use an outage".to_owned()),
+        0 => Err("a rate of 0: use an outage instead".to_owned()),
         rate => Ok(rate),
     }
 }

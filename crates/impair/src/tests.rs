@@ -348,18 +348,18 @@ fn a_bad_scenario_names_its_line() {
         ("[up]\nloss = gilbert p=1%", 2, "needs both"),
         ("[up]\n\ndelay = 3", 3, "a time such as"),
         ("[up]\ndelay = -3ms", 2, "a time such as"),
-        ("[up]\nrate = 0kbit queue 1kB", 2, "nothing"),
+        ("[up]\nrate = 0kbit queue 1kB", 2, "a rate of 0"),
         ("[up]\nrate = 8kbit", 2, "queue"),
-        ("[up]\nreorder = 1%", 2, "by how much"),
+        ("[up]\nreorder = 1%", 2, "give the delay"),
         ("[up]\nduplicate = 1% copies 8", 2, "give 1 to 7"),
         ("[up]\nloss = at 9-5", 2, "smaller"),
         ("[up]\nloss = runs 1x99999999999", 2, "runs"),
         ("[up]\njitter = slots 0ms", 2, "above 0"),
         ("[up]\nadded = 3s 1ms 2s 1ms", 2, "ascend"),
-        ("[up]\nadded = 3s", 2, "in turn"),
+        ("[up]\nadded = 3s", 2, "alternately"),
         ("[up]\ncompetition = udp 3kbit from 1s for 2s", 2, "constant"),
-        ("[up]\npolice = 64kbit", 2, "at once"),
-        ("[up]\ntoo-long = 1%", 2, "which size"),
+        ("[up]\npolice = 64kbit", 2, "burst size"),
+        ("[up]\ntoo-long = 1%", 2, "size limit"),
         ("[up]\npause = 3s", 2, "from 2s for"),
         ("[up]\nremark = EFF", 2, "not a DSCP"),
         ("[up]\nlosss = 1%", 2, "give delay, jitter"),
@@ -467,7 +467,7 @@ fn cells_leave_in_slots_of_a_clock() {
 #[test]
 fn cells_are_of_a_line_with_a_rate() {
     let wrong = |lines: &str| format!("[up]\n{lines}").parse::<Scenario>().unwrap_err().problem;
-    assert!(wrong("cells = pppoe-llc").contains("at which rate"));
+    assert!(wrong("cells = pppoe-llc").contains("in an earlier line"));
     assert!(wrong("rate = 1Mbit queue 9kB\ncells = ethernet").contains("ATM"));
-    assert!(wrong("rate = 1Mbit queue 9kB\ncells = nothing").contains("no link"));
+    assert!(wrong("rate = 1Mbit queue 9kB\ncells = nothing").contains("not a link"));
 }

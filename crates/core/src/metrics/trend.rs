@@ -74,27 +74,27 @@ impl Trend {
         let drift = m * duration;
         let Some(r) = self.r else { return (TrendVerdict::None, "delay does not vary".into()) };
         if r.abs() < 0.1 {
-            return (TrendVerdict::None, format!("delay hardly follows time (r = {r:.3})"));
+            return (TrendVerdict::None, format!("delay hardly changes with time (r = {r:.3})"));
         }
         match self.m_send_ci95 {
-            None => return (TrendVerdict::None, "too few packets to tell a slope from chance".into()),
+            None => return (TrendVerdict::None, "too few packets to distinguish a slope from chance".into()),
             Some([low, high]) if low <= 0.0 && high >= 0.0 => {
                 return (TrendVerdict::None, "the slope's confidence interval contains 0".into());
             }
             Some(_) => {}
         }
         if drift.abs() < HOST_DRIFT_NS {
-            return (TrendVerdict::None, format!("the slope comes to {} over the run", eng4_f64(drift)));
+            return (TrendVerdict::None, format!("the slope adds up to {} over the run", eng4_f64(drift)));
         }
         if evidence.jumps {
-            let because = "the smallest delay jumps: what was measured before and after is not one line";
+            let because = "the smallest delay jumps, so the delays before and after do not form one line";
             return (TrendVerdict::Undecided, because.into());
         }
         if m < 0.0 && evidence.clock_set_back {
             return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
         if m < -MAX_SKEW {
-            return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
+            return (TrendVerdict::Draining, format!("delay falls by {:.2} ms per second", -1e3 * m));
         }
         if m > MAX_SKEW {
             let matches = self.period_excess.zip(self.expected_excess);
@@ -102,25 +102,25 @@ impl Trend {
                 Some((seen, expected)) if seen < 0.3 * expected => (
                     TrendVerdict::Undecided,
                     format!(
-                        "delay rises by {:.2} ms a second but packets arrive as fast as they are sent",
+                        "delay rises by {:.2} ms per second, but packets arrive as fast as they are sent",
                         1e3 * m
                     ),
                 ),
                 _ => (
                     TrendVerdict::Overload,
-                    format!("delay rises by {:.2} ms a second, faster than clocks drift apart", 1e3 * m),
+                    format!("delay rises by {:.2} ms per second, faster than clocks drift apart", 1e3 * m),
                 ),
             };
         }
         let resolved = drift.abs() > evidence.clock.rtt_spread_ns.unwrap_or(0.0);
         let near = |x: f64| resolved && (x - drift).abs() <= 0.3 * drift.abs();
         if self.offset_change_ns.is_some_and(near) {
-            return (TrendVerdict::Skew, format!("the clock offset changed by as much: {ppm:.1} ppm"));
+            return (TrendVerdict::Skew, format!("the clock offset changed at the same rate: {ppm:.1} ppm"));
         }
         let as_much = |x: f64| resolved && (0.5..=2.0).contains(&(x / drift));
         if self.rtt_change_ns.is_some_and(as_much) {
             let verdict = if m > 0.0 { TrendVerdict::Overload } else { TrendVerdict::Draining };
-            return (verdict, "the round trip changed with it: a queue, not a clock".into());
+            return (verdict, "the round trip changed by about as much: a queue, not a clock".into());
         }
         let steady = self.residual_quarters.is_some_and(|quarters| {
             let range = quarters.iter().copied().fold(f64::MIN, f64::max)
@@ -131,10 +131,10 @@ impl Trend {
         if steady && straight {
             return (
                 TrendVerdict::Skew,
-                format!("the lowest delays follow one straight line of {ppm:.1} ppm from end to end"),
+                format!("the lowest delays follow a straight line of {ppm:.1} ppm over the whole run"),
             );
         }
-        (TrendVerdict::Undecided, "the lowest delays follow no straight line".into())
+        (TrendVerdict::Undecided, "the lowest delays do not follow a straight line".into())
     }
 }
 

@@ -20,7 +20,7 @@ pub struct ScalarCondition {
 #[non_exhaustive]
 pub enum ConditionError {
     /// The text has neither `<` nor `>`.
-    #[error("'{0}' compares nothing: write loss>1%")]
+    #[error("'{0}' has neither < nor >: write loss>1%")]
     NoComparison(String),
     /// The scalar does not exist.
     #[error(transparent)]

@@ -54,7 +54,7 @@ impl FromStr for ConfidenceLevel {
             "90" => Ok(ConfidenceLevel::Ninety),
             "95" => Ok(ConfidenceLevel::NinetyFive),
             "99" => Ok(ConfidenceLevel::NinetyNine),
-            _ => Err(format!("'{text}' is not a level of confidence: give 90, 95 or 99")),
+            _ => Err(format!("'{text}' is not a confidence level: give 90, 95 or 99")),
         }
     }
 }

@@ -295,7 +295,7 @@ impl SppArgs {
                     continue;
                 }
                 let resolved = (text.as_str(), 0u16).to_socket_addrs().with_context(|| {
-                    format!("'{text}' is no address or prefix, and no host of that name is known")
+                    format!("'{text}' is not an IP address or prefix, and no host of that name is known")
                 })?;
                 all.extend(resolved.map(|a| Prefix::from(a.ip())));
             }

@@ -77,7 +77,7 @@ pub struct TcpArgs {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+    text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
 }
 
 /// Runs `jitlat tcp`.
