@@ -22,8 +22,8 @@ pub struct ScheduleError {
     /// Error of the program alone, for packets that waited in the queue of this host's interface after the
     /// program had handed them over. `None` if no packet waited, or if it is unknown.
     pub handed_over: Option<HandedOver>,
-    /// How far the sender fell behind its schedule without recovering. `None` if it did not, and in constant
-    /// memory.
+    /// Lag behind the schedule from which the sender did not recover. `None` if there was none, and in
+    /// constant memory.
     pub stretched: Option<Stretched>,
 }
 

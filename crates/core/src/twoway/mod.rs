@@ -1,5 +1,5 @@
-//! Two-way tests: their records viewed as one-way ones, so that one analysis serves round trips and both ways; what
-//! such a test has in addition to its packets; and its figures.
+//! Two-way tests: views of their records as one-way records, so that one analysis serves round trips and both
+//! directions; facts about such a test in addition to its packets; and its results.
 
 mod facts;
 pub mod far_clock;

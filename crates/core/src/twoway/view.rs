@@ -1,25 +1,25 @@
-//! [`project`]: views a two-way record as a one-way one.
+//! [`project`]: converts a two-way record to a one-way record.
 
 use crate::record::{Moment, PacketRecord};
 use crate::time::{Span, Stamp};
 
-/// The part of a two-way record to look at.
+/// Part of a two-way record that is viewed as a one-way record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordView {
-    /// The round trip without the far host's processing time, if that is known: (T4 − T1) − (T3 − T2).
+    /// The round trip, without the far host's processing time if that is known: (T4 − T1) − (T3 − T2).
     RoundTrip,
-    /// The way there: T2 − T1, of two clocks.
+    /// The direction up: T2 − T1, from two clocks.
     Up,
-    /// The way back: T4 − T3, of two clocks.
+    /// The direction down: T4 − T3, from two clocks.
     Down,
 }
 
-/// The far host's processing time, T3 − T2; `None` unless both are known.
+/// Returns the far host's processing time, T3 − T2; `None` unless both are known.
 pub fn processing(record: &PacketRecord) -> Option<Span> {
     record.time(Moment::Answered)?.checked_since(record.time(Moment::Arrived)?)
 }
 
-/// Round-trip time without the far host's processing time, if that is known.
+/// Returns the round-trip time, without the far host's processing time if that is known.
 pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     let whole = record.time(Moment::Returned)?.checked_since(record.time(Moment::Sent)?)?;
     Some(whole - processing(record).unwrap_or_default())
@@ -33,8 +33,9 @@ pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
     impossible || processing_apart && processing(record).is_none()
 }
 
-/// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
-/// Lags, size and header fields belong to the returned packet: they are kept in the views that end there.
+/// Returns `record` as a record of a one-way stream: sent and arrived are the two ends of the view. `None` if
+/// either is unknown. Lags, size and header fields belong to the packet that returned, so only views that end
+/// with it retain them.
 pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
         RecordView::RoundTrip => (Moment::Sent, Moment::Returned),
