@@ -78,7 +78,7 @@ impl AddressFamily {
 pub struct Measured {
     /// Sessions by flow.
     pub sessions: Vec<Session>,
-    /// How the test ended.
+    /// Ending of the test.
     pub ending: Ending,
     /// Reason why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
@@ -144,7 +144,7 @@ fn advice(error: &io::Error, server: &str) -> String {
             "is the host up, and does a firewall let the control port through?"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "--bind takes an address of this host, of the family of the server's"
+            "--bind must be an address of this host, in the same family as the server's address"
         }
         _ if sockets::is_prohibition(error) => {
             "is there a route to it, and does a firewall on the way prohibit this port?"
@@ -268,10 +268,10 @@ fn connect_to(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> io::Result<TcpStream> {
-    let (begun, mut said) = (Instant::now(), false);
+    let (begun, mut notified) = (Instant::now(), false);
     sockets::connect_tcp(bind, address, CONNECT_TIMEOUT, || {
-        if !said && begun.elapsed() > NOTICE_DELAY {
-            said = true;
+        if !notified && begun.elapsed() > NOTICE_DELAY {
+            notified = true;
             observer.event(&Event::Unanswered(address));
         }
         stop.load(Ordering::Acquire)
