@@ -90,6 +90,7 @@ impl OneWayArgs {
                 ..TestTerms::new(streams)
             },
             sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(host, Vec::new())
         };
         Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
@@ -172,6 +173,8 @@ pub struct StreamArgs {
 
 /// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
+/// Minimum time by which a test may exceed its requested duration.
+const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {
