@@ -14,7 +14,7 @@ pub mod request_table;
 #[cfg(test)]
 mod sim;
 
-pub use pinger::{PingPlan, Pinger, Transmit};
+pub use pinger::{Overdue, PingPlan, Pinger, Transmit};
 pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 

@@ -4,7 +4,7 @@
 use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
 use crate::irtt;
-use crate::twoway::Directions;
+use crate::twoway::{Directions, Overdue};
 use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -23,7 +23,7 @@ const AHEAD: i64 = 250 * MS;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE }
+    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE, overdue: Overdue::Space }
 }
 
 /// A path with a minimum delay of 5 ms.
@@ -338,7 +338,7 @@ fn stamp_departures_equal_the_reports_in_the_next_answers() {
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE, overdue: Overdue::Space };
         for (up, down) in each_step(8) {
             let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));
