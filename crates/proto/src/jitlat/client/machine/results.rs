@@ -59,13 +59,13 @@ impl ClientMachine {
         let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
-            self.server.notes.push(format!("the recording was full: packets not recorded: {refused}"));
+            self.server.notes.push(format!("packets not recorded because the recording was full: {refused}"));
         }
-        let said = self.flows[i].feedback;
-        if said > 0 {
+        let reports = self.flows[i].feedback;
+        if reports > 0 {
             self.server
                 .notes
-                .push(format!("small progress reports on the control connection while the test ran: {said}"));
+                .push(format!("progress reports on the control connection while the test ran: {reports}"));
         }
         match self.flows[i].collection.close(results, v3) {
             Ok(()) => {
