@@ -129,6 +129,9 @@ pub struct StreamArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead (30s, 10m; a bare number is seconds)
+    ///
+    /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s: the test then has fewer
+    /// packets, and its report says so.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes per packet, 12 to 65507
