@@ -33,7 +33,7 @@ def read(path):
 
 
 def key(ip):
-    """Returns the packet without TTL and checksum, which routers change."""
+    """Returns a key of a packet that does not depend on TTL and checksum, which routers change."""
     return ip[4:6] + ip[9:10] + ip[12:]
 
 

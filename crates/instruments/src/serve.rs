@@ -224,7 +224,7 @@ impl Serve {
         list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
     }
 
-    /// Whether any service has a key.
+    /// True if any service has a key.
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
             || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())

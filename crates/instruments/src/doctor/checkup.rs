@@ -58,7 +58,7 @@ pub struct Baseline {
     pub pdv_max: Option<i64>,
     /// Standard deviation of the delay.
     pub stddev: Option<f64>,
-    /// Whether all send and receive stamps came from the kernel.
+    /// True if all send and receive stamps came from the kernel.
     pub kernel_stamps: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct HeldCapability {
     pub name: &'static str,
     /// Purpose for which jitlat needs it.
     pub purpose: &'static str,
-    /// Whether the process has it.
+    /// True if the process has it.
     pub held: bool,
 }
 

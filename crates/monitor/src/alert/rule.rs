@@ -36,9 +36,9 @@ pub enum RuleKind {
         conditions: Vec<AlertCondition>,
         /// Conditions for the end; a result is good if it meets all of them. Empty: if it is not bad.
         until: Vec<AlertCondition>,
-        /// Number of bad results that make the alert fire …
+        /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,
-        /// … among this many consecutive results.
+        /// Number of consecutive results in which bad ones are counted.
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,

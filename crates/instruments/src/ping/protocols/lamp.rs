@@ -14,7 +14,7 @@ use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
 
-/// The entry of LaMP.
+/// Entry of LaMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "lamp",
     title: "LaMP",

@@ -15,7 +15,7 @@ use jitlat_net::twoway::TwoWayLink;
 use jitlat_proto::stamp::{self, StampSender, auth::StampKey, sender::StampOptions};
 use jitlat_proto::twamp::{SecurityMode, sender};
 
-/// The entry of STAMP.
+/// Entry of STAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "stamp",
     title: "STAMP",
