@@ -1,4 +1,4 @@
-"""Analyses captures of hours in parts: checks that the joined parts equal the whole, and prints the memory of each.
+"""Captures of hours in parts: checks that the joined parts equal the whole, and prints the memory of each.
 
     python3 benches/parts.py target/release/jitlat [MINUTES [PARTS [PACKETS_A_SECOND [FOLDER]]]]
 
@@ -22,7 +22,7 @@ OUT, BACK, JITTER = 10_000_000, 11_000_000, 4_000_000
 
 
 def frame(out, number):
-    """Returns an Ethernet frame with UDP and a payload of 32 bytes, which `number` makes unique."""
+    """An Ethernet frame of UDP with a payload of 32 bytes, made unique by `number`."""
     flow = number % 16
     here, there = (bytes([10, 0, 1, 1]), 5000 + flow), (bytes([10, 0, 2, 1]), 7)
     (src, sport), (dst, dport) = (here, there) if out else (there, here)
@@ -35,7 +35,7 @@ def frame(out, number):
 
 
 class Capture:
-    """Writes frames to a file in time order; they may arrive up to half a second out of order."""
+    """A file that is written in the order of time; frames may be passed up to half a second out of order."""
 
     def __init__(self, path):
         self.file = open(path, "wb", buffering=1 << 20)
@@ -81,7 +81,7 @@ def make(folder, minutes, rate):
 
 
 def run(arguments, lines=None):
-    """Runs a command. Returns the hash of its output (also appended to `lines`), processor seconds, seconds, and peak memory in MB."""
+    """Hash of its output, which is also appended to `lines`; its processor seconds, seconds, and peak memory in megabytes."""
     begun, digest = time.monotonic(), hashlib.sha256()
     child = subprocess.Popen(arguments, stdout=subprocess.PIPE)
     while block := child.stdout.read(1 << 20):

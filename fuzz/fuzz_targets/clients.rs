@@ -146,7 +146,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
             Operation::Hear { grant } => {
                 if let Some(held) = grants.get_mut(usize::from(grant)) {
-                    held.grant.hear(now);
+                    held.grant.keep_alive(now);
                 }
             }
             Operation::Use { grant, busy } => {
@@ -171,7 +171,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
             Operation::Claim { id, client, host, memory } => {
                 let (id, client) = (SessionId(id.into()), address(client, host));
-                if !table.find(id).is_kept() {
+                if !table.find(id).has_results() {
                     let (sent, received) = Default::default();
                     let _ = table.admit(
                         Claim { id, client, memory: memory.into(), sent, received, proven: false },

@@ -9,7 +9,7 @@ use jitlat_proto::irtt::{
 };
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::PingReception;
-use jitlat_proto::twoway::{PingPlan, Pinger, RequestArrival};
+use jitlat_proto::twoway::{Overdue, PingPlan, Pinger, RequestArrival};
 use std::collections::HashMap;
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -124,7 +124,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(10), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500), overdue: Overdue::Space };
     let mut pinger = Pinger::new(Client::new(options), plan, StampSource::User);
     let mut out = Vec::new();
     for (step, kind, at, bytes) in input.steps.iter().take(300) {

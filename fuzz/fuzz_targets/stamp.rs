@@ -8,7 +8,7 @@ use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, Requester, respond};
 use jitlat_proto::stamp::sender::StampOptions;
 use jitlat_proto::stamp::{ReflectorRules, StampSender, StampSessionReflector};
 use jitlat_proto::twoway::pinger::PingReception;
-use jitlat_proto::twoway::{PingPlan, Pinger, Protocol, RequestArrival};
+use jitlat_proto::twoway::{Overdue, PingPlan, Pinger, Protocol, RequestArrival};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -25,7 +25,7 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(1), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500), overdue: Overdue::Space };
     let mut pinger = Pinger::new(protocol, plan, StampSource::User);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();

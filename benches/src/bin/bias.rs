@@ -19,7 +19,7 @@ use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::echo::{Echo, HEADER_LEN as ECHO_HEADER, IpVersion};
 use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::{ServerLimits, TestTerms};
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
@@ -124,7 +124,7 @@ fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
             let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
             let period = PERIOD;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 64, period, Schedule::Periodic)?;
-            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1) };
+            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1), overdue: Overdue::Space };
             let link = TwoWayLink {
                 to: (HOSTS[1].1, 0).into(),
                 carrier: Carrier::Icmp,

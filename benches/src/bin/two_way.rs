@@ -14,7 +14,7 @@ use jitlat_net::twoway::client::TwoWayLink;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::policy::{Policy, Quota, STAMP};
 use jitlat_proto::stamp::{StampSender, sender::StampOptions};
-use jitlat_proto::twoway::{PingPlan, Protocol};
+use jitlat_proto::twoway::{Overdue, PingPlan, Protocol};
 use nix::sys::socket::{
     MsgFlags, MultiHeaders, SockaddrIn, TimestampingFlag, recvmmsg, sendmmsg, setsockopt, sockopt,
 };
@@ -237,7 +237,12 @@ fn round_trips() -> Result<(), Failure> {
     let with = |stamps: StampMode| -> Result<i64, Failure> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 2000, 44, Span::millis(1), Schedule::Periodic)?;
-        let plan = PingPlan { spec, wait: Some(Span::millis(1)), timeout: Span::seconds(1) };
+        let plan = PingPlan {
+            spec,
+            wait: Some(Span::millis(1)),
+            timeout: Span::seconds(1),
+            overdue: Overdue::Space,
+        };
         let link = TwoWayLink {
             to,
             carrier: Carrier::Udp,

@@ -18,7 +18,7 @@ use jitlat_net::doctor::wake::{WakeLateness, lateness};
 use jitlat_net::pace::{PaceMode, Pacing};
 use jitlat_net::privilege::{Capability, how_to_grant};
 use jitlat_net::stamp::StampMode;
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
@@ -123,7 +123,7 @@ impl Checkup {
         let wake = |way: &Pacing| lateness(way, question.period, part(13), stop);
         let pacing = Pacing::default();
         let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
-        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1) };
+        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1), overdue: Overdue::Space };
         let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
         Checkup {
             at: jitlat_net::clock::wall(),

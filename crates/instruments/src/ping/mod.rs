@@ -26,7 +26,7 @@ use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::client::{PingEvent, TwoWayLink, TwoWayProgress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -52,6 +52,8 @@ pub struct Ping {
     pub wait: Option<Span>,
     /// How long an answer may take before it counts as lost.
     pub timeout: Span,
+    /// What is done about requests whose time passed while this host did nothing.
+    pub overdue: Overdue,
     /// DSCP of the requests.
     pub dscp: Dscp,
     /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the system's default.
@@ -97,6 +99,7 @@ impl Ping {
             schedule: Schedule::Periodic,
             wait: None,
             timeout: Span::seconds(2),
+            overdue: Overdue::Space,
             dscp: Dscp::default(),
             priority: None,
             src_port: 0,
@@ -135,7 +138,7 @@ impl Ping {
         let transport = self.client.protocol().transport;
         let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
         spec.dscp = self.dscp;
-        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout })
+        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
     /// Looks up the far host's address and port.

@@ -99,6 +99,8 @@ impl<'a> PingTest<'a> {
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
+        facts.shifts = outcome.shifts;
+        facts.skipped = outcome.skipped;
         // Error messages at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };
         facts.not_answers = NotAnswers { refused, prohibited, ..outcome.not_answers };

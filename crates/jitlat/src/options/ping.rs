@@ -19,8 +19,27 @@ use jitlat_instruments::Ping;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::random;
 use jitlat_net::stamp::{StampMode, UnknownStamps};
+use jitlat_proto::twoway::Overdue;
 use std::net::IpAddr;
 use std::str::FromStr;
+
+/// What is done with overdue requests.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum OverdueArg {
+    Space,
+    Skip,
+    Send,
+}
+
+impl From<OverdueArg> for Overdue {
+    fn from(overdue: OverdueArg) -> Overdue {
+        match overdue {
+            OverdueArg::Space => Overdue::Space,
+            OverdueArg::Skip => Overdue::Skip,
+            OverdueArg::Send => Overdue::Send,
+        }
+    }
+}
 
 #[derive(Clone, Debug, Args)]
 pub struct PingArgs {
@@ -53,6 +72,14 @@ pub struct PingArgs {
     /// Time after which a missing answer counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
+    /// What to do with requests that became overdue while this host did nothing: space, skip or send
+    ///
+    /// space moves the rest of the schedule by the length of the stall: all requests are sent, and the test takes longer. skip
+    /// leaves them out: the test takes no longer, and has fewer requests (periodic schedules). send sends them at once, in a
+    /// burst that a rate limit may drop: irtt's server does. A request is overdue when it is later than a period, and
+    /// than 5 ms. Default: skip with --duration, otherwise space.
+    #[arg(long, value_name = "HOW", conflicts_with = "wait")]
+    pub overdue: Option<OverdueArg>,
     /// Send times: periodic, poisson, or a distribution of random gaps
     ///
     /// poisson has random gaps with the mean PERIOD. The distributions are LaTe's, and define the gaps completely:
@@ -217,6 +244,11 @@ impl PingArgs {
             (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
             (None, ScheduleArg::Random(gaps, _)) => gaps.mean(),
             (None, _) => self.period,
+        };
+        ping.overdue = match (self.overdue, self.duration) {
+            (Some(how), _) => how.into(),
+            (None, Some(_)) => Overdue::Skip,
+            (None, None) => Overdue::Space,
         };
         if let Some(d) = self.duration {
             ping.packets = (d.0 as u64).div_ceil(ping.period.0.max(1) as u64);

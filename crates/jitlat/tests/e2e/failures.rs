@@ -261,7 +261,7 @@ fn keys() {
     std::fs::set_permissions(&open_to_all, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
     with(&format!("--key-file {open_to_all}")).refused(&["others can read", "mode 640", "chmod 600"]);
     with(&format!("--key-file {}", key("empty", "\n"))).refused(&["is empty"]);
-    with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["one byte repeated"]);
+    with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["repeats one byte"]);
     with(&format!("--key-file {}", key("huge", &"0123456789".repeat(1000))))
         .refused(&["is it the right file?"]);
     still_serves(folder.path(), host, &format!("--key-file {right}"));
@@ -306,7 +306,7 @@ fn each_peer_has_a_key_of_its_own() {
     run(&format!("{host} -n 10 --key-file bad")).refused(&["key"]);
     run(&format!("ping {host} --proto irtt -n 5 -p 1ms --timeout 500ms --irtt-key-file bad"))
         .refused(&["key"]);
-    digests("bad").refused(&["not the same key"]);
+    digests("bad").refused(&["keys differ"]);
     let log = server.stop();
     for service in ["jitlat", "irtt", "digests"] {
         for peer in ["probe-1", "probe-2"] {

@@ -126,13 +126,13 @@ fn what_cannot_be_merged_or_read_is_said_so() {
     fs::write(dir.join("changed.state"), &bytes).unwrap();
     fs::write(dir.join("new.state"), "# jitlat state 9\nwhatever").unwrap();
     for (line, phrase) in [
-        ("analyze whole.log other.log --merge", "not tests of the same traffic"),
+        ("analyze whole.log other.log --merge", "do not have the same traffic"),
         ("analyze short.state", "damaged"),
         ("analyze changed.state", "damaged"),
         ("analyze new.state", "version 9"),
         ("analyze whole.state --csv -", "takes its lines from a log"),
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
-        ("analyze whole.log other.log --merge --streaming", "a part of another test"),
+        ("analyze whole.log other.log --merge --streaming", "belongs to another test"),
         (
             "analyze streaming.state --as hdr",
             "--as hdr needs all packets, but streaming.state was analysed in constant memory",

@@ -139,8 +139,8 @@ fn impostor(greeting: &'static [u8]) -> String {
 
 #[test]
 fn broken_servers_are_named_for_what_they_are() {
-    refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer in time", "listen there?"]);
-    refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["turns every client away"]);
+    refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer from the server in time", "running there?"]);
+    refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["refuses every client"]);
     // All modes, and a count of 2^31, which must not be computed.
     static GREEDY: [u8; 64] = {
         let mut greeting = [0; 64];
@@ -154,6 +154,6 @@ fn broken_servers_are_named_for_what_they_are() {
     refused(&ping("127.0.0.1", &impostor(&GREEDY), &keyed), &["2147483648 rounds"]);
     refused(
         &ping("127.0.0.1", &impostor(&GREEDY), &[]),
-        &["closed the connection (while agreeing on a mode)"],
+        &["closed the connection (while negotiating the mode)"],
     );
 }
