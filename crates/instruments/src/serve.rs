@@ -105,7 +105,7 @@ impl Default for OneWayService {
 pub struct DigestService {
     /// TCP port.
     pub port: u16,
-    /// What is captured, and who may receive it.
+    /// Captured interfaces, and who may receive their digests.
     pub service: digest::DigestExporter,
 }
 
@@ -135,7 +135,7 @@ pub fn every_address() -> Vec<IpAddr> {
 }
 
 impl Serve {
-    /// Starts listening. What clients do is logged ([`tracing`]). A reflector that cannot start is listed in
+    /// Starts listening. Actions of clients are logged ([`tracing`]). A reflector that cannot start is listed in
     /// [`Serving::failures`].
     ///
     /// # Errors

@@ -88,7 +88,7 @@ pub struct Checkup {
     pub wall_clock: ClockReading,
     /// Cost of reading the steady clock.
     pub steady_clock: ClockReading,
-    /// Wake-up errors of each way to wait, with SCHED_FIFO where permitted.
+    /// Wake-up errors of each pacing mode, with SCHED_FIFO where permitted.
     pub wake: Vec<WakeLateness>,
     /// A one-way stream over loopback, or the reason why it could not be measured.
     #[serde(skip)]

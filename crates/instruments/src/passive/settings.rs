@@ -37,7 +37,7 @@ pub struct Passive {
     pub interval: Span,
     /// Method of matching packets.
     pub matching: Matching,
-    /// Whether to send the records of both ways: the events `Started`, `Concluding`, `Records` and `Finished`.
+    /// Whether to send the records of both directions: the events `Started`, `Concluding`, `Records` and `Finished`.
     pub records: bool,
     /// Whether to send each matched packet: the event `Matched`.
     pub matched: bool,

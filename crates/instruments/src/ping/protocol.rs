@@ -35,7 +35,7 @@ impl PingProtocol {
     }
 }
 
-/// The reflectors of a protocol: one, or one for each way to receive its packets.
+/// The reflectors of a protocol: one, or several that receive its packets differently.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
 /// The server of a protocol.

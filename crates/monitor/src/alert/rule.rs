@@ -15,7 +15,7 @@ pub struct AlertRule {
     pub name: String,
     /// Severity of the alert.
     pub severity: AlertSeverity,
-    /// What the rule watches for.
+    /// Condition that the rule watches for.
     pub kind: RuleKind,
     /// Names of the tests that the rule applies to; empty: all.
     pub tests: Vec<String>,
@@ -27,7 +27,7 @@ pub struct AlertRule {
     pub at: Vec<String>,
 }
 
-/// What a rule watches for.
+/// Condition that a rule watches for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
     /// Results that meet a condition.

@@ -54,7 +54,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             &[
                 ("none", "Nothing"),
                 ("count", "Number of requests"),
-                ("window", "Which of the last 64 requests arrived"),
+                ("window", "Arrival of each of the last 64 requests"),
                 ("both", "Both"),
             ],
         )

@@ -310,7 +310,7 @@ impl PingClient for LampClient {
 fn remarks(follow_up: FollowUpState) -> Option<&'static str> {
     match follow_up {
         FollowUpState::NotRequested | FollowUpState::Requested => None,
-        FollowUpState::Accepted => Some("the server's own processing time is left out of the round trip"),
+        FollowUpState::Accepted => Some("the round trip excludes the server's own processing time"),
         FollowUpState::Denied => {
             Some("the server refused follow-up: the round trip contains its processing time")
         }
