@@ -128,7 +128,7 @@ pub struct StreamArgs {
     /// Number of packets to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead (30s, 10m; a bare number is seconds)
+    /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     ///
     /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s: the test then has fewer
     /// packets, and its report says so.
@@ -140,7 +140,7 @@ pub struct StreamArgs {
     /// Time between packets (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    /// Rate instead of -p: packets (50/s, 2k/s) or payload bits (64kbit)
     ///
     /// A bare number is packets per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
