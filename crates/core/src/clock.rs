@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockProbe {
-    /// T1: when the client sent, on the client's clock.
+    /// T1: send time of the client, on the client's clock.
     pub sent: WallTime,
-    /// T2: when the server received, on the server's clock.
+    /// T2: receive time of the server, on the server's clock.
     pub arrived: WallTime,
     /// T3: when the server answered, on the server's clock. The classic probe has only one server time; then
     /// this equals `arrived`.

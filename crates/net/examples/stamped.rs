@@ -9,7 +9,11 @@ use jitlat_net::twoway::{
     self, TwoWayLink,
     socket::{Carrier, Marking},
 };
-use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::PingPlan};
+use jitlat_proto::{
+    policy::Policy,
+    stamp::StampSender,
+    twoway::{Overdue, PingPlan},
+};
 use std::sync::atomic::AtomicBool;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let period = Span::millis(2);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-    let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2) };
+    let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2), overdue: Overdue::Space };
     let link = TwoWayLink {
         to,
         carrier: Carrier::Udp,

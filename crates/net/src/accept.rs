@@ -430,7 +430,7 @@ mod tests {
         assert!(echoes(&first));
         assert_eq!(
             reason(server.connect()),
-            "max-connections-per-client is limited to 1 on this server (one more asked for)"
+            "max-connections-per-client is limited to 1 on this server (one more requested)"
         );
         drop(first);
         jitlat_waiting::until("the slot to be free", LIMIT, || gate.held(ECHO).connections == 0);
@@ -454,7 +454,7 @@ mod tests {
         let mut policy = Policy::default();
         policy.networks.allow.push("192.0.2.0/24".parse().unwrap());
         let server = run(Gate::new(policy));
-        assert_eq!(reason(server.connect()), "this address is not served here");
+        assert_eq!(reason(server.connect()), "this server does not serve this address");
     }
 
     #[test]

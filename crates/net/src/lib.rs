@@ -31,7 +31,7 @@
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
 //! use jitlat_net::stamp::StampMode;
 //! use jitlat_net::twoway::{self, TwoWayLink, socket::{Carrier, Marking}};
-//! use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::PingPlan};
+//! use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::{Overdue, PingPlan}};
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let mut reflectors = Reflectors::new(Policy::default())?;
@@ -40,7 +40,7 @@
 //!
 //! let period = Span::millis(2);
 //! let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-//! let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2) };
+//! let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2), overdue: Overdue::Space };
 //! let link = TwoWayLink {
 //!     to,
 //!     carrier: Carrier::Udp,

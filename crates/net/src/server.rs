@@ -295,8 +295,8 @@ impl<'a> ServerConversation<'a> {
             self.grant.touch(now);
         } else if is_alive {
             let now = steady();
-            self.grant.hear(now);
-            self.shared.sessions().hear(session, now);
+            self.grant.keep_alive(now);
+            self.shared.sessions().keep_alive(session, now);
         }
         self.shared.sessions().is_evicted(session, used) || self.grant.is_evicted()
     }

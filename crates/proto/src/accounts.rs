@@ -311,8 +311,8 @@ mod tests {
     fn packets_at_the_rate_all_pass_though_none_is_in_time() {
         for (rate, jitter) in [(10i64, 60 * MS), (100, 6 * MS), (1000, 5 * MS), (50_000, MS)] {
             let (accounts, gap) = (accounts(rate as u32, PLENTY), 1_000_000_000 / rate);
-            // At the highest rates up to 1 in 17 is refused. At half of such a rate all pass, whatever their
-            // times.
+            // At the highest rates up to 1 in 17 is refused. At half of such a rate all pass, regardless of
+            // their times.
             let gap = if rate > 100 { 2 * gap } else { gap };
             let mut times: Vec<i64> = (0..1000).map(|k| k * gap + k * 7919 * 7919 % jitter).collect();
             times.sort_unstable();

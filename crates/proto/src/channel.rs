@@ -16,13 +16,13 @@ pub(crate) const MAX_TEXT: usize = 200;
 #[non_exhaustive]
 pub enum WireError {
     /// The message ends too early.
-    #[error("a message is cut short")]
+    #[error("a message is truncated")]
     Truncated,
     /// A field has an invalid value.
-    #[error("a message has an impossible {0}")]
+    #[error("a message has an invalid {0}")]
     Value(&'static str),
     /// An unknown message number.
-    #[error("there is no message {0}")]
+    #[error("message number {0} is unknown")]
     Unknown(u8),
 }
 
@@ -215,14 +215,14 @@ impl Channel {
 
     /// Returns the transcript that the other side's proof is verified against. Call it before the proof is
     /// read.
-    pub fn said(&self) -> Transcript {
+    pub fn transcript(&self) -> Transcript {
         self.transcript.clone()
     }
 
-    /// Verifies `proof` against the transcript `said`. Returns the name of the peer whose key matches, and
-    /// uses that key from then on; `None` if no key matches.
-    pub fn proved(&mut self, said: &Transcript, proof: &[u8; 32]) -> Option<String> {
-        let (name, key) = self.keys.find(|key| said.verify(key, self.side.other(), proof))?;
+    /// Verifies `proof` against `transcript`. Returns the name of the peer whose key matches, and uses that
+    /// key for the rest of the conversation; `None` if no key matches.
+    pub fn proved(&mut self, transcript: &Transcript, proof: &[u8; 32]) -> Option<String> {
+        let (name, key) = self.keys.find(|key| transcript.verify(key, self.side.other(), proof))?;
         self.key = Some(key.clone());
         Some(name.clone())
     }

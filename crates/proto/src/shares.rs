@@ -136,13 +136,13 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     }
 
     /// Returns the index of the entry with this key.
-    fn place(&self, key: &K) -> Option<u32> {
+    fn position(&self, key: &K) -> Option<u32> {
         self.index.find(self.hasher.hash_one(key), |at| self.entries[*at as usize].key == *key).copied()
     }
 
     /// Returns the value of the entry, without changing its position in the orders.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let at = self.place(key)?;
+        let at = self.position(key)?;
         self.at(at)
     }
 
@@ -154,7 +154,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     /// Makes the entry the most recently used. Returns its index, which is valid until the entry is removed.
     pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
-        let at = self.place(key)?;
+        let at = self.position(key)?;
         let rank = self.nodes[at as usize].rank;
         // The newest entry of all is also the newest of its client.
         if self.orders[rank as usize].newest != at {
@@ -181,7 +181,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         rank: Rank,
         value: V,
     ) -> Result<Option<(K, V)>, Full> {
-        let replaced = match self.place(&key) {
+        let replaced = match self.position(&key) {
             Some(_) => Some(key),
             None if self.share(client).map_or(0, |s| s.entries) >= self.per_client => {
                 let orders = self.share(client).map_or([EMPTY; 2], |s| s.orders);
@@ -240,12 +240,12 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         let found = index.find_entry(hasher.hash_one(key), |at| entries[*at as usize].key == *key);
         let (at, _) = found.ok()?.remove();
         self.unlink(at);
-        let place = self.nodes[at as usize].share;
-        let share = &mut self.shares[place as usize];
+        let position = self.nodes[at as usize].share;
+        let share = &mut self.shares[position as usize];
         share.entries -= 1;
         if share.entries == 0 {
             self.share_of.remove(&share.client);
-            self.free_shares.push(place);
+            self.free_shares.push(position);
         }
         self.free.push(at);
         self.entries[at as usize].value.take()

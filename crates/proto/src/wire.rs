@@ -123,8 +123,8 @@ impl<T: FieldType> Field<T> {
     /// Sets the value. A packet that is too short is not changed.
     #[inline]
     pub fn write(self, packet: &mut [u8], value: T) {
-        if let Some(place) = packet.get_mut(self.range()) {
-            value.to_wire(place);
+        if let Some(slot) = packet.get_mut(self.range()) {
+            value.to_wire(slot);
         }
     }
 }
@@ -191,7 +191,7 @@ integers!(u8 u8, u16 u16, u32 u32, u64 u64, i32 i32, i64 i64);
 /// Parses hexadecimal text, for tests.
 #[cfg(test)]
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is no digit")) as u8;
+    let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is not a digit")) as u8;
     text.trim().as_bytes().chunks(2).map(|p| digit(p[0]) << 4 | digit(p[1])).collect()
 }
 

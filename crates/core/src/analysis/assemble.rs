@@ -79,7 +79,7 @@ fn computed(found: &dyn Findings) -> Summary {
     summary
 }
 
-/// What is known about one direction of a round-trip test in addition to the packets that returned.
+/// Facts about one direction of a round-trip test in addition to the packets that returned.
 pub(super) struct OnThatWay {
     /// Packets sent, lost, duplicated and reordered in this direction, as far as known.
     pub sent: Option<u64>,

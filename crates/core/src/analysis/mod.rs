@@ -83,33 +83,34 @@ pub enum NotMergeable {
     /// accepted. Use one analyzer for the whole stream instead, see
     /// [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
     #[error(
-        "the later part is so long that in constant memory its first packets are forgotten (after two million): \
-         analyse its log as what follows the first part (--merge --streaming)"
+        "the later part is too long: in constant memory, its first packets are forgotten after two million packets; \
+         analyse both logs together instead (--merge --streaming)"
     )]
     Forgotten,
     /// Packets of the earlier part, or their neighbours, were received after the rows that the later part has
     /// stored.
     #[error(
-        "packets of the two parts arrived mixed, beyond the 4096 rows that an analysis in constant memory keeps: give the \
-         parts in the order of time, or analyse their logs one after another (--merge --streaming)"
+        "packets of the two parts overlap by more than the 4096 rows that an analysis in constant memory stores: give \
+         the parts in order of time, or analyse their logs together (--merge --streaming)"
     )]
     Interleaved,
     /// In constant memory, only parts of the same test can be merged.
-    #[error("this is a part of another test, and in constant memory only parts of one test are put together")]
+    #[error(
+        "this part belongs to another test; in constant memory only parts of the same test can be merged"
+    )]
     AnotherTest,
     /// The tests have different traffic; the text names the difference.
-    #[error("these are not tests of the same traffic: {0}")]
+    #[error("the tests do not have the same traffic: {0}")]
     Unlike(&'static str),
     /// Together they would have more packets than one test can have.
-    #[error("together these tests have more packets than one test can have (2147483647)")]
+    #[error("together the tests have more packets than a test may have (2147483647)")]
     TooLong,
     /// Their times are too far apart for the clock's range.
     #[error("the times of these tests are too far apart")]
     TooFarApart,
 }
 
-const ONE_WAY_AND_TWO_WAY: NotMergeable =
-    NotMergeable::Unlike("one is a one-way test, the other a two-way test");
+const ONE_WAY_AND_TWO_WAY: NotMergeable = NotMergeable::Unlike("one test is one-way, the other two-way");
 
 impl Analyzer {
     /// Begins an analysis of the stream that `session` describes. Facts that are not known yet (probes, the

@@ -27,7 +27,7 @@ pub struct Options {
     pub trust_clocks: bool,
     /// The codec for the de-jitter curve.
     pub codec: VoiceCodec,
-    /// How delay impairs speech.
+    /// Effect of delay on speech quality.
     pub delay_model: DelayModel,
     /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,

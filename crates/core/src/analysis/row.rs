@@ -13,14 +13,14 @@ pub(super) enum Row {
     Damaged,
 }
 
-/// How a row with a valid number is counted.
+/// Result of counting a row with a valid number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// As the first valid row of its packet.
+    /// Counted as the first valid row of its packet.
     First,
-    /// As a further copy.
+    /// Counted as a further copy.
     Copy,
-    /// Not at all: it is damaged, and no valid row of its packet preceded it.
+    /// Not counted: it is damaged, and no valid row of its packet preceded it.
     Nothing,
 }
 

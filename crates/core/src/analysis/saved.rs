@@ -18,8 +18,8 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
-const COUNTS: &str = "counts that do not add up";
+const UNLIKE: &str = "the test is two-way and its analysis one-way, or the reverse";
+const COUNTS: &str = "inconsistent counts";
 
 /// The state of an analysis, as it is stored.
 #[derive(Serialize, Deserialize)]
@@ -164,20 +164,26 @@ impl Engine {
         let rows = samples.len();
         require(rows == samples.sent.len() && rows == samples.delay.len(), "columns of different lengths")?;
         for packet in samples.iter() {
-            require(packet.seq < packets, "a sequence number beyond the test")?;
-            require(packet.sent.checked_add(packet.delay).is_some(), "a time beyond the clock")?;
+            require(packet.seq < packets, "a sequence number beyond the end of the test")?;
+            require(packet.sent.checked_add(packet.delay).is_some(), "a time outside the clock's range")?;
             require(classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
         }
         let accepted = &classifier.accepted;
-        require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
-        require(notes.is_possible(accepted), "a note on no packet")?;
+        require(
+            tally.waited.iter().all(|seq| accepted.contains(*seq)),
+            "a waiting time of an unknown packet",
+        )?;
+        require(notes.is_possible(accepted), "a note about an unknown packet")?;
         for seq in delayless.iter() {
-            require(seq < packets, "a sequence number beyond the test")?;
+            require(seq < packets, "a sequence number beyond the end of the test")?;
             require(classifier.accepted.insert(seq), "a packet accepted twice")?;
         }
         let came = &classifier.accepted;
-        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
-        require(damaged.iter().all(|(seq, _)| seq < packets), "a sequence number beyond the test")?;
+        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of an unknown packet")?;
+        require(
+            damaged.iter().all(|(seq, _)| seq < packets),
+            "a sequence number beyond the end of the test",
+        )?;
         let counted = (rows as u64 + delayless.len()).checked_add(copies.len());
         let counted = counted.and_then(|n| n.checked_add(invalid));
         require(counted == Some(received) && received <= MOST_ROWS, COUNTS)?;

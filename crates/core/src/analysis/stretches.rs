@@ -167,7 +167,7 @@ impl Stretches {
         sent.saturating_sub(due.saturating_mul(seq.into()))
     }
 
-    /// Number of later packets after which a missing packet is no longer waited for.
+    /// Returns the number of later packets after which a missing packet counts as lost.
     fn slack(&self) -> u32 {
         self.length / 4
     }
@@ -338,9 +338,9 @@ impl Stretches {
         require(numbers, "stretches of another length")?;
         let StretchSeam { again, first, from, left_out } = read.seam;
         let shown = again <= read.length / AGAIN * 2 && again <= first && from <= first && left_out >= 0;
-        require(shown && (again > 0 || first == 0), "packets shown again that cannot be")?;
+        require(shown && (again > 0 || first == 0), "an impossible range of repeated packets")?;
         read.open.check(self.length + self.slack())?;
-        require(read.closed.is_possible(rows), "causes that cannot be")?;
+        require(read.closed.is_possible(rows), "impossible causes")?;
         *self = Stretches { test: self.test.take(), judge: self.judge.take(), ..read };
         Ok(())
     }
@@ -435,7 +435,7 @@ impl Rows {
             clock,
             notes,
             arrived_by,
-            off_schedule: session.period().and_then(|_| extreme_errors(&series, &session.spec)),
+            off_schedule: session.period().and_then(|_| extreme_errors(&series, session)),
             round_trip,
         })
     }
@@ -451,14 +451,14 @@ impl Rows {
         });
         require(accepted.len() == rows as u64, "a packet accepted twice")?;
         let numbers = came.max().is_none_or(|seq| seq < end) && accepted.iter().all(|seq| came.contains(seq));
-        require(numbers, "sequence numbers beyond the test")?;
+        require(numbers, "sequence numbers beyond the end of the test")?;
         let apart = delayless.iter().all(|seq| came.contains(seq) && !accepted.contains(seq));
-        require(apart && came.len() == accepted.len() + delayless.len(), "counts that do not add up")?;
+        require(apart && came.len() == accepted.len() + delayless.len(), "inconsistent counts")?;
         let of_clock = |p: AcceptedPacket| p.sent.checked_add(p.delay).is_some();
-        require(samples.iter().all(of_clock), "a time beyond the clock")?;
-        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
-        require(damaged.iter().all(|(seq, _)| seq < end), "sequence numbers beyond the test")?;
-        require(notes.is_possible(&accepted), "a note on no packet")?;
-        require(arrived.iter().all(|n| *n <= MOST_ROWS), "counts that do not add up")
+        require(samples.iter().all(of_clock), "a time outside the clock's range")?;
+        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of an unknown packet")?;
+        require(damaged.iter().all(|(seq, _)| seq < end), "sequence numbers beyond the end of the test")?;
+        require(notes.is_possible(&accepted), "a note about an unknown packet")?;
+        require(arrived.iter().all(|n| *n <= MOST_ROWS), "inconsistent counts")
     }
 }

@@ -1,5 +1,5 @@
-//! Two-way tests: each packet is seen as a round trip, on its way up and on its way down, and each view is
-//! analysed as a stream.
+//! Two-way tests: each packet is viewed as a round trip, as a packet up and as a packet down, and each view
+//! is analysed as a stream.
 
 use super::assemble::{self, OnThatWay};
 use super::engine::Engine;
@@ -215,6 +215,9 @@ impl BothWays {
                 answer_dscp: facts.answer_dscp,
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
+                skipped: facts.skipped,
+                schedule_shifts: facts.shifts.len() as u64,
+                schedule_shift_max_ns: facts.shifts.iter().map(|shift| shift.by.0).max(),
                 far_report: facts.far_report,
                 tcp: facts.tcp,
                 remarks: facts.remarks.clone(),
@@ -232,26 +235,32 @@ impl BothWays {
     }
 }
 
+fn counted(n: u64, one: &str, several: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
+}
+
 /// Warns about requests that count as lost because hosts refused them or answers were not accepted.
 fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     let NotAnswers { refused, prohibited, other_port, .. } = facts.not_answers;
     let elsewhere = (other_port > 0).then(|| {
         let datagrams = format!(
-            "{other_port} datagrams came from another UDP port of that host than the one that was asked, and were not \
-             taken for answers: --any-port takes them"
+            "{} came from a UDP port of the far host that did not receive the requests, and were not accepted as \
+             answers: use --any-port to accept them",
+            counted(other_port, "datagram", "datagrams")
         );
         Warning::new("answers_from_another_port", datagrams)
     });
     let refused = (refused > 0).then(|| {
         let messages = format!(
-            "{refused} messages of the far host that nothing listened there: requests in between count as lost"
+            "the far host reported {} that the port is closed: requests sent meanwhile count as lost",
+            counted(refused, "time", "times")
         );
         Warning::new("requests_refused", messages)
     });
     let prohibited = (prohibited > 0).then(|| {
         let messages = format!(
-            "{prohibited} messages that a filter or policy prohibits these packets: requests without an answer \
-             count as lost"
+            "a filter or policy prohibits these packets, according to {}: requests without an answer count as lost",
+            counted(prohibited, "ICMP message", "ICMP messages")
         );
         Warning::new("requests_prohibited", messages)
     });
@@ -266,8 +275,9 @@ fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
     let all = report.received.checked_add(duplicates)? == sent && report.received < sent;
     all.then(|| {
         let text = format!(
-            "the far host reports {duplicates} duplicates, exactly as many as packets are missing: it has probably \
-             taken packets for duplicates that came once, as LaTe's server does, and nothing was lost"
+            "the far host reports {}, exactly as many as packets are missing: probably nothing was lost, and it \
+             counted first arrivals as duplicates, as LaTe's server does",
+            counted(duplicates, "duplicate", "duplicates")
         );
         Warning::new("duplicates_are_the_missing", text)
     })
@@ -277,8 +287,8 @@ fn far_clock_step(step: Span) -> Warning {
     Warning::new(
         "far_clock_step",
         format!(
-            "the far host's clock was set by {} during the test: delays of either way before and after do not \
-             belong together; believe the round trips",
+            "the far host's clock was set by {} during the test: one-way delays before and after cannot be \
+             compared; use the round trips",
             eng4(step.0)
         ),
     )
@@ -298,7 +308,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Returns the counts of the far host if it counts by itself.
+    /// Returns the counts of the far host; `None` if it does not count packets.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
     }

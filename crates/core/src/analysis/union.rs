@@ -71,7 +71,8 @@ impl Analyzer {
     }
 }
 
-/// For round trips, up and down: true if the first time, the second time is read from the far host's clock.
+/// Tells for each view (round trip, up, down) whether its first and its second time are read from the far
+/// host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
 /// Returns the offset, in ns, from the recorded times of `next` to its times after the `numbers` packets of

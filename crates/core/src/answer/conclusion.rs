@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub struct Verdict {
     /// Stable name: `nothing`, `loss`, `buffer`, `jitter`, `reordering`, `trend`, `delay`, `class`.
     pub code: Cow<'static, str>,
-    /// Its importance for users.
+    /// Importance for users.
     pub level: Level,
     /// The conclusion in one plain sentence, with its evidence.
     pub text: String,

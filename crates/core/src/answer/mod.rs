@@ -19,7 +19,7 @@ pub struct Answer {
     /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
     /// answer does not cover it.
     pub complete: bool,
-    /// What an application with the best fixed play-out buffer experiences.
+    /// Severity for an application with the best fixed play-out buffer.
     pub severity: Severity,
     /// The answer in one sentence.
     pub headline: String,
@@ -55,7 +55,7 @@ pub enum Severity {
 pub struct Cause {
     /// The kind of cause.
     pub id: CauseId,
-    /// Where the cause lies.
+    /// Location of the cause.
     pub fault: Fault,
     /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,7 +232,7 @@ impl CauseId {
 }
 
 impl CauseId {
-    /// Returns where the cause lies.
+    /// Returns the location of the cause.
     pub fn fault(self) -> Fault {
         match self {
             CauseId::Outage

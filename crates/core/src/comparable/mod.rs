@@ -34,7 +34,7 @@ struct UncheckedComparable {
 
 /// Error: [`Comparable::new`] cannot have made this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its part 'comparable' is damaged")]
+#[error("the field 'comparable' is damaged")]
 pub struct Damaged;
 
 impl TryFrom<UncheckedComparable> for Comparable {

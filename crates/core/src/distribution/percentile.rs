@@ -66,7 +66,7 @@ pub enum Method {
     Jitlat1,
 }
 
-/// How well a sample of n values resolves a percentile.
+/// Resolution of a percentile by a sample of n values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

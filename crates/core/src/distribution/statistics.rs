@@ -33,7 +33,7 @@ pub struct Distribution {
     /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
-    /// How well n resolves each percentile.
+    /// Resolution of each percentile by n values.
     pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,

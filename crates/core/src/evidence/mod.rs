@@ -131,7 +131,7 @@ pub struct Judgement {
 pub struct Conclusion<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// Whether the delays are round trips.
+    /// True if the delays are round trips.
     pub round_trips: bool,
     /// The judgement of the stream; `None` if there is none.
     pub judgement: Option<Judgement>,

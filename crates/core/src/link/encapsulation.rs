@@ -58,7 +58,7 @@ pub enum AtmPayload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
-    /// Its identifier.
+    /// Identifier of the layer.
     pub name: &'static str,
     /// Bytes it adds.
     pub added: u64,

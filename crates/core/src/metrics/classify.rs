@@ -39,7 +39,7 @@ pub enum Class {
     /// Anomaly flagged, or times missing or too far apart to subtract. It is a duplicate if its number was
     /// accepted before.
     Damaged(u32),
-    /// Number out of range.
+    /// Sequence number out of range.
     Invalid,
 }
 

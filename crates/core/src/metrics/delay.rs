@@ -31,7 +31,7 @@ impl schemars::JsonSchema for Delay {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "A delay in ns; \"inf\" is that of a packet that never came.",
+            "description": "Delay in ns; \"inf\" for a lost packet.",
             "anyOf": [{ "type": "number" }, { "const": "inf" }],
         })
     }
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Delay {
         match Written::deserialize(d)? {
             Written::Number(ns) => Ok(Delay::Finite(ns)),
             Written::Word(word) if word == "inf" => Ok(Delay::Infinite),
-            Written::Word(_) => Err(serde::de::Error::custom("a delay is a number or \"inf\"")),
+            Written::Word(_) => Err(serde::de::Error::custom("expected a number or \"inf\"")),
         }
     }
 }

@@ -472,9 +472,9 @@ pub(super) mod tests {
         pub mine: &'static [u32],
         /// Arrivals of the later part that the first part also has.
         pub lead: &'static [u32],
-        /// Whether either part is unknown.
+        /// True for each part that is unknown.
         pub unknown: [bool; 2],
-        /// Whether the result is unknown.
+        /// True if the result is unknown.
         pub is_unknown: bool,
     }
 

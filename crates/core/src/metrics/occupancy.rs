@@ -45,7 +45,7 @@ impl TryFrom<StoredOccupancy> for Occupancy {
     fn try_from(stored: StoredOccupancy) -> Result<Occupancy, &'static str> {
         let StoredOccupancy { threshold, expected, held: numbers, found, unknown } = stored;
         if numbers.iter().any(|number| u64::from(*number) <= expected) {
-            return Err("a packet that a buffer holds and does not wait for");
+            return Err("a buffer stores a packet below the expected one");
         }
         let mut held = HeldNumbers::default();
         numbers.into_iter().for_each(|number| held.push(number, expected));

@@ -131,7 +131,12 @@ mod tests {
         let (sessions, records) = one_way(&spec(80), &Pacing::default(), StampSource::Kernel, &stop).unwrap();
         assert_eq!((sessions.len(), records.len()), (1, 20));
         assert!(records.iter().all(|r| r.delay().is_some_and(|d| d.0 >= 0)));
-        let plan = PingPlan { spec: spec(44), wait: None, timeout: Span::seconds(2) };
+        let plan = PingPlan {
+            spec: spec(44),
+            wait: None,
+            timeout: Span::seconds(2),
+            overdue: jitlat_proto::twoway::Overdue::Space,
+        };
         let records = two_way(plan, &Pacing::default(), StampMode::Kernel, &stop).unwrap();
         assert_eq!(records.len(), 20);
     }

@@ -423,13 +423,13 @@ impl<'a> OwampTest<'a> {
 
     /// The server has ended sending: completes the results of that session.
     fn received(&mut self, received: &PeerSummary) {
-        let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.said.sid)) else {
+        let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.summary.sid)) else {
             return;
         };
         let Some((mut receiving, arrived)) = stream.stop_listening() else { return };
         let error = receiving.error(steady());
         (stream.drops, stream.arrived) = (receiving.drops, arrived);
-        let finished = receiving.receiver.finish(&received.said, received.at, error);
+        let finished = receiving.receiver.finish(&received.summary, received.at, error);
         stream.data = finished.map_err(|why| why.to_string());
     }
 

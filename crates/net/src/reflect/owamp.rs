@@ -457,13 +457,13 @@ impl OwampConversation<'_> {
 
     /// The sender of a session has ended it: completes and stores the results.
     fn finish(&mut self, received: &PeerSummary) {
-        let Some(index) = self.sessions.iter().position(|s| s.sid == received.said.sid) else { return };
+        let Some(index) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
         let mut session = self.sessions.swap_remove(index);
         let now = clock::steady();
         receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
         let ServerEndpoint::Receiving(mut receiving) = session.end else { return };
         let error = receiving.error(now);
-        match receiving.receiver.finish(&received.said, received.at, error) {
+        match receiving.receiver.finish(&received.summary, received.at, error) {
             Ok(data) => self.service.keep(data, now),
             Err(error) => {
                 tracing::debug!(peer = %self.control.peer, %error, "an OWAMP session");

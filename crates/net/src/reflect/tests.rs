@@ -10,7 +10,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::policy::{self, Policy};
-use jitlat_proto::twoway::{PingPlan, Protocol};
+use jitlat_proto::twoway::{Overdue, PingPlan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -36,7 +36,7 @@ fn start(ip: &str) -> Reflectors {
 fn plan(packets: u64, payload: u64) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, payload, Span::millis(2), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2) }
+    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2), overdue: Overdue::Space }
 }
 
 fn link(to: SocketAddr) -> TwoWayLink {

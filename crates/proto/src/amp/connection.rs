@@ -85,14 +85,14 @@ pub enum AmpStep {
 impl fmt::Display for AmpStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AmpStep::Greeting => "waiting for its greeting",
-            AmpStep::SetUp => "agreeing on a mode",
-            AmpStep::Request => "asking for a session",
-            AmpStep::Granted => "the session was granted and not started yet",
+            AmpStep::Greeting => "waiting for the greeting",
+            AmpStep::SetUp => "negotiating the mode",
+            AmpStep::Request => "requesting a session",
+            AmpStep::Granted => "waiting to start the session",
             AmpStep::Start => "starting the session",
-            AmpStep::Running => "the test ran",
+            AmpStep::Running => "running the test",
             AmpStep::Stop => "ending the test",
-            AmpStep::Fetch => "fetching what it recorded",
+            AmpStep::Fetch => "fetching its records",
         })
     }
 }
@@ -103,7 +103,7 @@ impl fmt::Display for AmpStep {
 pub enum AmpFailure {
     /// The greeting offers no mode at all.
     #[error(
-        "the server turns every client away (its greeting offers no mode): is this address allowed there?"
+        "the server refuses every client (its greeting offers no mode): does it allow this host's address?"
     )]
     Unwelcome,
     /// Client and server have no mode in common.
@@ -113,14 +113,14 @@ pub enum AmpFailure {
         offered: SecurityModes,
         /// The mode requested by the user; `None`: any.
         wanted: Option<SecurityMode>,
-        /// What to try.
+        /// Advice for the user.
         hint: &'static str,
     },
     /// The server requests too many rounds of key derivation, or speaks another protocol.
-    #[error("the server asks for {0} rounds of key derivation; between 1024 and 32768 are done")]
+    #[error("the server requires {0} rounds of key derivation; only 1024 to 32768 are supported")]
     Rounds(u32),
     /// The server refused a step.
-    #[error("refused while {step}: {accept}{}", hint(*.step, *.accept))]
+    #[error("the server refused while {step}: {accept}{}", hint(*.step, *.accept))]
     Refused {
         /// The refused step.
         step: AmpStep,
@@ -128,16 +128,16 @@ pub enum AmpFailure {
         accept: AcceptCode,
     },
     /// The server granted a session without a port to send to.
-    #[error("the server granted a session on port 0, where nothing can be sent")]
+    #[error("the server granted a session on port 0, to which no packet can be sent")]
     NoPort,
     /// The HMAC of a message is wrong.
-    #[error("a message of the server is not signed with the keys of this connection (while {0})")]
+    #[error("a message from the server is not signed with the keys of this connection (while {0})")]
     Forged(AmpStep),
     /// The server sent a message that was not requested.
-    #[error("the server sends what nobody asked for (while {0}): is it a server of this protocol?")]
-    Unasked(AmpStep),
+    #[error("the server sent an unexpected message (while {0}): does it speak this protocol?")]
+    Unexpected(AmpStep),
     /// No answer in time.
-    #[error("no answer in time (while {0}): does a server of this protocol listen there?")]
+    #[error("no answer from the server in time (while {0}): is a server of this protocol running there?")]
     Silent(AmpStep),
     /// The server closed the connection.
     #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
@@ -145,14 +145,14 @@ pub enum AmpFailure {
 }
 
 fn not_possible(wanted: Option<SecurityMode>) -> String {
-    wanted.map_or("none that can be used".to_owned(), |mode| format!("{mode} is not possible"))
+    wanted.map_or("none of them can be used".to_owned(), |mode| format!("{mode} is not among them"))
 }
 
 fn hint(step: AmpStep, accept: AcceptCode) -> &'static str {
     match (step, accept) {
         (AmpStep::SetUp, AcceptCode::Failure) => "; are the user and the passphrase right?",
         (AmpStep::Request, AcceptCode::Unsupported) => {
-            "; does it take this mark (-D) and this size (-l; routers ask for 41 bytes at least)?"
+            "; does it accept this DSCP (-D) and this size (-l; routers require at least 41 bytes)?"
         }
         _ => "",
     }
@@ -160,8 +160,8 @@ fn hint(step: AmpStep, accept: AcceptCode) -> &'static str {
 
 fn closed_hint(step: AmpStep) -> &'static str {
     match step {
-        AmpStep::Greeting => ": is this address allowed there?",
-        AmpStep::SetUp => ": does it take this mode and this user?",
+        AmpStep::Greeting => ": does it allow this host's address?",
+        AmpStep::SetUp => ": does it accept this mode and this user?",
         _ => "",
     }
 }
@@ -172,7 +172,7 @@ impl AmpConnection {
     /// unprotected. Everything after it is protected.
     pub(crate) fn read_greeting(&mut self, wanted: &ConnectRequest<'_>) -> Result<Option<SetUp>, AmpFailure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
-        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unasked(AmpStep::Greeting))?;
+        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unexpected(AmpStep::Greeting))?;
         if greeting.modes == SecurityModes::default() {
             return Err(AmpFailure::Unwelcome);
         }
@@ -202,7 +202,7 @@ impl AmpConnection {
             return Ok(false);
         }
         let Some(bytes) = self.incoming.take(ServerStart::LEN) else { return Ok(false) };
-        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
         if start.accept != AcceptCode::Ok {
             return Err(AmpFailure::Refused { step, accept: start.accept });
         }
@@ -227,7 +227,7 @@ fn choose(offered: SecurityModes, wanted: &ConnectRequest<'_>) -> Result<Securit
         wanted: wanted.mode,
         hint: match (has_user, offered.contains(SecurityMode::Open)) {
             (false, _) => ": give a user and a passphrase",
-            (true, true) => ": leave the passphrase out",
+            (true, true) => ": omit the passphrase",
             (true, false) => "",
         },
     })
@@ -290,7 +290,7 @@ impl fmt::Display for AmpEndReason {
             AmpEndReason::Denied => "wrong user or passphrase",
             AmpEndReason::Mode => "no common mode",
             AmpEndReason::Forged => "a forged message",
-            AmpEndReason::Confused => "a message out of place",
+            AmpEndReason::Confused => "an unexpected message",
         })
     }
 }

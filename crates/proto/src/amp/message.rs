@@ -47,11 +47,11 @@ impl fmt::Display for AcceptCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let description = match self {
             AcceptCode::Ok => "accepted",
-            AcceptCode::Failure => "refused without a reason",
-            AcceptCode::Internal => "an internal error there",
-            AcceptCode::Unsupported => "something asked for is not supported",
-            AcceptCode::Permanent => "more than its limits allow",
-            AcceptCode::Temporary => "it has no room at the moment; try later",
+            AcceptCode::Failure => "no reason given",
+            AcceptCode::Internal => "internal error of the server",
+            AcceptCode::Unsupported => "part of the request is not supported",
+            AcceptCode::Permanent => "the request exceeds the server's limits",
+            AcceptCode::Temporary => "the server is busy; try again later",
         };
         write!(f, "{description} (code {})", *self as u8)
     }

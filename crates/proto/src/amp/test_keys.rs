@@ -54,9 +54,9 @@ impl TestKeys {
     pub fn seal(&self, origin: PacketOrigin, packet: &mut [u8]) {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return };
-        let Some(place) = rest.first_chunk_mut::<BLOCK>() else { return };
+        let Some(slot) = rest.first_chunk_mut::<BLOCK>() else { return };
         let covered = &mut head[..self.covered(origin)];
-        place.copy_from_slice(&mac(&self.keys.hmac).chain_update(&*covered).finalize().into_bytes()[..BLOCK]);
+        slot.copy_from_slice(&mac(&self.keys.hmac).chain_update(&*covered).finalize().into_bytes()[..BLOCK]);
         encrypt(&self.keys.aes, covered);
     }
 

@@ -33,14 +33,14 @@ impl Users {
             }
             let mut fields = line.split_whitespace();
             let (Some(name), Some(digits), None) = (fields.next(), fields.next(), fields.next()) else {
-                return Err(line_fault("write a name and a passphrase in hexadecimal"));
+                return Err(line_fault("expected a name and a passphrase in hexadecimal"));
             };
             if name.len() > NAME_LEN {
                 return Err(line_fault("the name is longer than 80 bytes"));
             }
             let passphrase = unhex(digits).ok_or(line_fault("the passphrase is not in hexadecimal"))?;
             if passphrase.iter().all(|byte| *byte == passphrase[0]) {
-                return Err(line_fault("the passphrase is one byte repeated, which anyone can guess"));
+                return Err(line_fault("the passphrase repeats one byte, which is easy to guess"));
             }
             users.push((name.to_owned(), passphrase));
         }

@@ -17,7 +17,7 @@ pub enum CollectorInput<'a> {
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// Request digests by this rule from now on.
+    /// Request further digests by this rule.
     Rule(DigestRule),
     /// End the conversation.
     Stop,
@@ -109,12 +109,13 @@ impl Collector {
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, CollectorPhase::Over) {
             // A proof covers everything before it.
-            let said = matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.said());
+            let transcript =
+                matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.transcript());
             let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
-            if let (CollectorPhase::Proving(_), Some(said)) = (&self.state, said) {
-                self.state = CollectorPhase::Proving(Box::new(said));
+            if let (CollectorPhase::Proving(_), Some(transcript)) = (&self.state, transcript) {
+                self.state = CollectorPhase::Proving(Box::new(transcript));
             }
             self.take(message)?;
         }
@@ -139,8 +140,8 @@ impl Collector {
                     None => self.ask(),
                 }
             }
-            (CollectorPhase::Proving(said), DigestMessage::Proof(proof)) => {
-                if self.channel.proved(said, &proof).is_none() {
+            (CollectorPhase::Proving(transcript), DigestMessage::Proof(proof)) => {
+                if self.channel.proved(transcript, &proof).is_none() {
                     return Err(DigestError::Proof);
                 }
                 self.ask();

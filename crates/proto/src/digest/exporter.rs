@@ -42,7 +42,7 @@ pub enum ExporterEvent {
     Proved(String),
     /// Start the capture, and name packets with this salt. Answer with `Listening` or `Refuse`.
     Listen(Listen, u64),
-    /// Report digests by this rule from now on.
+    /// Report further digests by this rule.
     Rule(DigestRule),
     /// End the capture; answer with `End`.
     Stop,
@@ -78,9 +78,11 @@ pub struct Exporter {
     digests: VecDeque<(u64, Digest)>,
     /// Number of entries made, whether reported or dropped.
     made: u64,
-    /// Digests allowed per second, the current second, and the number of digests in it so far.
+    /// Maximum number of digests per second.
     rate: u32,
+    /// The current second.
     second: i64,
+    /// Number of digests in the current second.
     spent: u32,
     covered: Option<(WallTime, WallTime)>,
     totals: CaptureTotals,
@@ -171,16 +173,16 @@ impl Exporter {
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, ExporterPhase::Over | ExporterPhase::Ending(_) | ExporterPhase::Sealing) {
-            let said = self.channel.said();
+            let transcript = self.channel.transcript();
             let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
-            self.take(message, &said)?;
+            self.take(message, &transcript)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, message: DigestMessage, said: &Transcript) -> Result<(), DigestError> {
+    fn take(&mut self, message: DigestMessage, transcript: &Transcript) -> Result<(), DigestError> {
         match (&self.state, message) {
             (ExporterPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
@@ -197,8 +199,8 @@ impl Exporter {
                     if self.channel.keyed() { ExporterPhase::Proving } else { ExporterPhase::Sealing };
             }
             (ExporterPhase::Proving, DigestMessage::Proof(proof)) => {
-                let Some(name) = self.channel.proved(said, &proof) else {
-                    self.refuse(DigestRefusal::Key, "not the same key", Some(DigestError::Proof));
+                let Some(name) = self.channel.proved(transcript, &proof) else {
+                    self.refuse(DigestRefusal::Key, "the keys differ", Some(DigestError::Proof));
                     return Ok(());
                 };
                 self.events.push_back(ExporterEvent::Proved(name));
@@ -210,7 +212,7 @@ impl Exporter {
                 self.events.push_back(ExporterEvent::Listen(ask, self.salt));
             }
             (ExporterPhase::Previews, DigestMessage::Rule(rule)) => {
-                // Unsent previews are not needed any more. They still count as entries.
+                // Unsent previews are no longer needed. They still count as entries.
                 self.previews.clear();
                 self.state = ExporterPhase::Digests;
                 self.covered = None;

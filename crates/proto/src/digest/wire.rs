@@ -96,10 +96,10 @@ pub enum DigestRefusal {
     #[error("it speaks another version of the protocol")]
     Version,
     /// The key is missing or wrong.
-    #[error("the key is missing or not the same")]
+    #[error("the key is missing or wrong")]
     Key,
     /// The interface does not exist or is not allowed.
-    #[error("the interface is not offered")]
+    #[error("the interface does not exist or is not allowed")]
     Interface,
     /// Too many collectors.
     #[error("too many collectors")]

@@ -58,8 +58,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 pub struct Echo {
     family: IpVersion,
     id: u16,
-    /// Start of every payload, mixed with the sequence number. It tells replies to this test from those to
-    /// other programs.
+    /// Start of every payload, mixed with the sequence number. It distinguishes replies to this test from
+    /// those to other programs.
     mark: u64,
     payload: usize,
     /// True if the identifier of replies is checked. On a ping socket the sender does not know it.

@@ -37,7 +37,7 @@ impl Addresses {
         Addresses { known: vec![None; MAX_KNOWN].into(), seed }
     }
 
-    fn place(&mut self, client: ClientAddress) -> &mut Option<Address> {
+    fn slot(&mut self, client: ClientAddress) -> &mut Option<Address> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
         &mut self.known[(hasher.finish() % MAX_KNOWN as u64) as usize]
@@ -52,8 +52,8 @@ impl Addresses {
         answer: usize,
         now: SteadyTime,
     ) -> bool {
-        let place = self.place(client);
-        let mut known = place.filter(|a| a.client == client).unwrap_or(Address {
+        let slot = self.slot(client);
+        let mut known = slot.filter(|a| a.client == client).unwrap_or(Address {
             client,
             last: now,
             unanswered: 0,
@@ -68,13 +68,13 @@ impl Addresses {
         let may = answer <= credit;
         known.unanswered = if may { credit - answer } else { credit };
         (known.proven, known.last) = (false, now);
-        *place = Some(known);
+        *slot = Some(known);
         may
     }
 
     /// Records that the client has sent a token, which only a receiver at its address can know.
     pub(super) fn prove(&mut self, client: ClientAddress, now: SteadyTime) {
-        *self.place(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
+        *self.slot(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
     }
 }
 

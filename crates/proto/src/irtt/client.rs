@@ -65,17 +65,17 @@ pub enum IrttFailure {
     /// No open request was answered.
     #[error(
         "no irtt server answered {0} requests to open a session: is one running there (`jitlat serve`, `irtt server`), \
-         does it want a key (or another), and does the firewall let UDP through?"
+         does it require a key (or another one), and does the firewall allow UDP?"
     )]
     Silent(usize),
     /// The server granted other parameters.
-    #[error("the server restricts the test: {}; ask for that, or take what it grants (--loose)", .0.join(", "))]
+    #[error("the server restricts the test: {}; request these values, or accept what it grants with --loose", .0.join(", "))]
     Restricted(Vec<String>),
     /// The server speaks another version.
     #[error("the server speaks version {0} of the protocol, not 1")]
     Version(i64),
     /// The server refused to open a session.
-    #[error("the server opens no session for this test")]
+    #[error("the server refused to open a session for this test")]
     Closed,
 }
 

@@ -1,5 +1,5 @@
-//! Packets: little-endian fields in a fixed order. Optional fields may be absent. Which fields an echo has
-//! depends only on the parameters of its session.
+//! Packets: little-endian fields in a fixed order. Optional fields may be absent. The parameters of a session
+//! determine the fields of its echoes.
 
 use super::params::{IrttParams, ServerClocks, StampAt};
 use crate::wire::{Field, FieldType, LittleEndian};
@@ -116,7 +116,7 @@ pub enum IrttPacketError {
 pub struct IrttPacket<'a> {
     /// Bits of [`flag`].
     pub flags: u8,
-    /// Bytes from the token on. An open request has no token.
+    /// The token and all bytes after it. An open request has no token.
     pub body: &'a [u8],
 }
 

@@ -140,7 +140,7 @@ pub enum BadParams {
     #[error("cut off")]
     Cut,
     /// The parameter of this number has an invalid value.
-    #[error("parameter {0} has a value it cannot have")]
+    #[error("parameter {0} has an invalid value")]
     Value(u64),
 }
 

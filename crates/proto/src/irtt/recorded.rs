@@ -127,8 +127,8 @@ impl Case {
             }
             let seq = u32::from_le_bytes(*packet.token().unwrap().1.first_chunk().unwrap());
             let lost = &mut lost[usize::from(!d.to_server)];
-            let place = lost.iter().position(|s| *s == seq);
-            place.map(|place| lost.remove(place)).is_none()
+            let index = lost.iter().position(|s| *s == seq);
+            index.map(|index| lost.remove(index)).is_none()
         });
         assert!(lost.iter().all(Vec::is_empty), "{}: {lost:?}", self.name);
         datagrams
@@ -203,12 +203,12 @@ fn replay_client(case: &Case) -> Replayed {
     arrived.retain(|d| !d.to_server);
     let mut arrived = arrived.into_iter().peekable();
     // Requests that were repeated by hand are not sent by the client itself.
-    let mut said = Vec::new();
+    let mut unique = Vec::new();
     for datagram in recorded.iter().filter(|d| d.to_server) {
-        if said.contains(&datagram.bytes) {
+        if unique.contains(&datagram.bytes) {
             continue;
         }
-        said.push(datagram.bytes.clone());
+        unique.push(datagram.bytes.clone());
         while let Some(received) = arrived.next_if(|d| d.at <= datagram.at) {
             receive(&mut client, &mut requests, &mut replies, &received);
         }
@@ -241,7 +241,7 @@ fn replay_client(case: &Case) -> Replayed {
         }
     }
     arrived.for_each(|received| receive(&mut client, &mut requests, &mut replies, &received));
-    assert!(!client.poll_farewell(&mut Vec::new()), "{name}: said once");
+    assert!(!client.poll_farewell(&mut Vec::new()), "{name}: unique once");
     Replayed { client, requests, replies }
 }
 
@@ -459,7 +459,7 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
         assert_eq!(
             echo.window & their.window,
             their.window,
-            "what it remembers, ours does too, or tells nothing"
+            "what it remembers, ours does too, or reports nothing"
         );
         their.window = echo.window;
     }

@@ -71,7 +71,7 @@ pub struct IrttRules {
     /// Minimum interval. It is granted to clients that request a shorter one; requests that arrive faster are
     /// not answered.
     pub interval: Span,
-    /// Number of requests that are answered immediately after a pause, whatever the interval.
+    /// Number of requests that are answered immediately after a pause, regardless of the interval.
     pub burst: u32,
     /// Maximum length of a packet, in bytes.
     pub length: u32,
@@ -147,13 +147,13 @@ impl IrttRules {
     }
 
     /// Returns the key with this index.
-    fn key(&self, place: Option<usize>) -> Option<&IrttKey> {
-        self.keys.get(place?).map(|(_, key)| key)
+    fn key(&self, index: Option<usize>) -> Option<&IrttKey> {
+        self.keys.get(index?).map(|(_, key)| key)
     }
 
     /// Returns the name of the peer that has the key with this index.
-    fn peer(&self, place: Option<usize>) -> Option<&str> {
-        self.keys.get(place?).map(|(name, _)| name.as_str())
+    fn peer(&self, index: Option<usize>) -> Option<&str> {
+        self.keys.get(index?).map(|(name, _)| name.as_str())
     }
 
     fn longest_interval(&self) -> Span {
@@ -178,8 +178,9 @@ struct IrttSession {
     layout: EchoLayout,
     filler: Filler,
     received: ReceivedWindow,
-    /// Times of the first and last request.
+    /// Time of the first request.
     first: Option<SteadyTime>,
+    /// Time of the last request.
     last: SteadyTime,
     /// Time at which the full burst is available again.
     allowance: SteadyTime,
@@ -334,16 +335,16 @@ impl Server {
             return Ok(None);
         }
         let has_signed = |key: &IrttKey| key.has_signed(datagram);
-        let place = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
+        let index = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
-            session.key.filter(|place| self.rules.key(Some(*place)).is_some_and(has_signed))
+            session.key.filter(|index| self.rules.key(Some(*index)).is_some_and(has_signed))
         } else if keys.len() > 1 && datagram.len() > MAX_OPEN {
             None
         } else {
-            keys.position(has_signed).filter(|place| *place < MAX_KEYS)
+            keys.position(has_signed).filter(|index| *index < MAX_KEYS)
         };
-        place.map(Some).ok_or(Silence::Forged)
+        index.map(Some).ok_or(Silence::Forged)
     }
 
     fn open(
@@ -427,8 +428,8 @@ impl Server {
     fn remove_unused(&mut self, meant: impl Fn(&IrttSession) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
-        let place = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
-        if let Some(token) = self.unused.remove(place) {
+        let index = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
+        if let Some(token) = self.unused.remove(index) {
             self.remove(token);
         }
         Ok(())

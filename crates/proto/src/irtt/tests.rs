@@ -171,7 +171,7 @@ fn a_burst_and_then_one_an_interval() {
     assert_eq!(answered, [0, 1, 2, 3, 4]);
     assert_eq!(host.echo(CLIENT, token, &params, 12, 105), Err(Silence::Limited));
     let (_, echo) = host.echo(CLIENT, token, &params, 13, 110).unwrap();
-    // Unanswered requests do not count as received. Otherwise they would appear as lost on the way back.
+    // Unanswered requests do not count as received. Otherwise their answers would appear as lost.
     assert_eq!((echo.count, echo.window), (6, 0b11_1110_0000_0001));
     let on_time =
         (0..100).filter(|k| host.echo(CLIENT, token, &params, 14 + k, 120 + 10 * i64::from(*k)).is_ok());
@@ -277,7 +277,7 @@ fn irtts_client_gets_its_session_with_its_second_request_and_then_at_once() {
     let (token, rest) = IrttPacket::parse(&answer, None).unwrap().token().unwrap();
     let params = IrttParams::parse(rest).unwrap();
     assert!(host.echo(CLIENT, token, &params, 0, 1010).is_ok());
-    // The client knew the token, so it receives packets at its address.
+    // The client sent the right token, so it receives packets at its address.
     assert!(host.say("192.0.2.1:50000", &open, 60_000).is_ok());
     // Where addresses cannot be forged, this proof is not required.
     let trusted = vec!["192.0.2.0/24".parse().unwrap()];
@@ -376,8 +376,8 @@ fn a_test_runs_as_it_was_granted() {
     assert_eq!(granted(as_asked.clone(), false), (ConversationState::Ready, None));
     let slow = IrttRules { interval: Span::millis(10), ..as_asked.clone() };
     let (state, _) = granted(slow.clone(), false);
-    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; ask for that, or take what it grants \
-               (--loose)";
+    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; request these values, or accept what it \
+               grants with --loose";
     assert_eq!(state, ConversationState::Failed(why.to_owned()));
     let (state, spec) = granted(slow, true);
     let spec = spec.unwrap();
@@ -412,7 +412,7 @@ proptest! {
     #[test]
     fn of_no_use_against_others(
         key in any::<bool>(),
-        said in prop::collection::vec(
+        inputs in prop::collection::vec(
             (any_params(), 0u8..32, 0usize..6, prop::collection::vec(any::<u8>(), 0..90), any::<bool>(), 0i64..200),
             0..60,
         ),
@@ -423,7 +423,7 @@ proptest! {
         let mut tokens = vec![0];
         let mut ms = 0;
         let mut unanswered = [Some(0), Some(0)];
-        for (params, flags, which, bytes, whole, pause) in said {
+        for (params, flags, which, bytes, whole, pause) in inputs {
             ms += pause;
             let open = flags & flag::OPEN != 0;
             let token = (!open).then(|| tokens[which % tokens.len()]);
@@ -454,7 +454,7 @@ proptest! {
     /// Property: a client survives any input, and takes none of it for an answer.
     #[test]
     fn any_answer_is_survived(
-        said in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
+        inputs in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
         stats in 0usize..4, at in 0usize..5, clocks in 1usize..4,
     ) {
         let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
@@ -463,7 +463,7 @@ proptest! {
         let mut client = Client::new(options);
         let mut out = Vec::new();
         prop_assert!(client.poll_conversation(tick(0), &mut out));
-        for (k, (flags, ours, bytes)) in said.into_iter().enumerate() {
+        for (k, (flags, ours, bytes)) in inputs.into_iter().enumerate() {
             let token = if ours { client.token() } else { 5 };
             let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
             let result = client.receive(&datagram, tick(k as i64).wall);
@@ -509,7 +509,7 @@ fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
 #[test]
 fn an_open_request_is_repeated_and_then_given_up() {
     let mut client = Client::new(IrttOptions::new(Span::seconds(1), Span::millis(20)));
-    let mut said = Vec::new();
+    let mut inputs = Vec::new();
     while client.conversation_state(SteadyTime(0)) == ConversationState::Opening {
         let Some(due) = client.conversation_timeout() else { break };
         let now = Tick { steady: due.max(SteadyTime(0)), ..tick(0) };
@@ -519,11 +519,11 @@ fn an_open_request_is_repeated_and_then_given_up() {
         let mut out = Vec::new();
         assert!(client.poll_conversation(now, &mut out));
         assert!(!client.poll_conversation(now, &mut out), "one at a time");
-        said.push((now.steady.0 / 1_000_000_000, out));
+        inputs.push((now.steady.0 / 1_000_000_000, out));
     }
-    let times: Vec<i64> = said.iter().map(|s| s.0).collect();
+    let times: Vec<i64> = inputs.iter().map(|s| s.0).collect();
     assert_eq!(times, [0, 1, 3, 7]);
-    assert!(said.windows(2).all(|w| w[0].1 == w[1].1));
+    assert!(inputs.windows(2).all(|w| w[0].1 == w[1].1));
     assert_eq!(client.failure(), Some(&IrttFailure::Silent(4)));
     assert!(client.failure().unwrap().to_string().contains("does it want a key"));
     assert!(!client.poll_farewell(&mut Vec::new()), "there is nothing to close");
@@ -572,7 +572,7 @@ fn one_bad_datagram_ends_no_test() {
     assert_eq!(
         client.receive(&granted(9, &asked()), near),
         DatagramKind::Conversation,
-        "to an open said again"
+        "to an open inputs again"
     );
     assert_eq!(client.conversation_state(SteadyTime(0)), ConversationState::Ready);
     let DatagramKind::Reply(reply_read) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };

@@ -35,11 +35,11 @@ pub enum BadKey {
     )]
     Short(usize),
     /// The bytes are too long for a key.
-    #[error("the key has {0} bytes, and {MAX_KEY_LEN} are the most: is it the right file?")]
+    #[error("the key has {0} bytes, more than the maximum of {MAX_KEY_LEN}: is it the right file?")]
     Long(usize),
     /// The key repeats a single byte.
     #[error(
-        "the key is one byte repeated, which anyone can guess: make one with `head -c 32 /dev/urandom | base64`"
+        "the key repeats one byte, which is easy to guess: make one with `head -c 32 /dev/urandom | base64`"
     )]
     Repeated,
 }

@@ -103,7 +103,7 @@ impl core::iter::Sum for TransferLoad {
 
 /// A request that exceeds a limit. Displays as a sentence with the limit, its value and the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{limit} is limited to {allowed} on this server ({asked} asked for)")]
+#[error("{limit} is limited to {allowed} on this server ({asked} requested)")]
 pub struct LimitRefusal {
     /// Name of the limit, as in the server's options: `max-packets`, `max-rate`, …
     pub limit: &'static str,
@@ -211,7 +211,7 @@ impl ServerLimits {
         if used == TransferLoad::default() {
             return Ok(());
         }
-        let beside = |used, asked, unit| format!("{} beside {used} in use", InAWindow(asked, unit));
+        let beside = |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
         if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
             let asked = beside(used.packets, asked.packets, "packets");
             return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
@@ -329,7 +329,7 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 4_000, 80, Span(1_000_000), Schedule::Periodic);
         let text = limits.check(&spec.unwrap()).unwrap_err().to_string();
-        assert_eq!(text, "max-packets is limited to 1000 on this server (4000 asked for)");
+        assert_eq!(text, "max-packets is limited to 1000 on this server (4000 requested)");
     }
 
     #[test]
@@ -345,11 +345,11 @@ mod tests {
         assert_eq!(refused(20, ms(10), Schedule::Burst { size: 10 }), None);
         assert_eq!(
             refused(20, ms(20), Schedule::Burst { size: 500 }).unwrap(),
-            "max-rate is limited to 100 packets/s on this server (500 packets within 100 ms asked for)"
+            "max-rate is limited to 100 packets/s on this server (500 packets within 100 ms requested)"
         );
         assert_eq!(
             refused(200, ms(50), Schedule::Burst { size: 5 }).unwrap(),
-            "max-bandwidth is limited to 64000 bit/s on this server (8000 bits within 100 ms asked for)"
+            "max-bandwidth is limited to 64000 bit/s on this server (8000 bits within 100 ms requested)"
         );
         // The gaps do not match the declared period.
         let gaps = Gaps::Uniform { least: Span(1), most: Span(2) };
@@ -368,7 +368,7 @@ mod tests {
         assert!(limits.check_port(1024).is_ok() && limits.check_port(65_535).is_ok());
         assert_eq!(
             limits.check_port(53).unwrap_err().to_string(),
-            "test-ports is limited to 1024 to 65535 on this server (53 asked for)"
+            "test-ports is limited to 1024 to 65535 on this server (53 requested)"
         );
     }
 
@@ -386,7 +386,7 @@ mod tests {
                 TestSpec::new(Direction::Down, Transport::Udp, n, l, Span(p), Schedule::Periodic).unwrap();
             limits.check(&spec).unwrap_err().to_string()
         };
-        let refused = |what: &str| format!("{what} asked for)").replace('|', "on this server");
+        let refused = |what: &str| format!("{what} requested)").replace('|', "on this server");
         assert_eq!(text(10, 501, 1_000_000), refused("max-payload is limited to 500 bytes | (501 bytes"));
         assert_eq!(text(10, 80, 250_000), refused("max-rate is limited to 1000 packets/s | (4000 packets/s"));
         assert_eq!(

@@ -44,7 +44,7 @@ pub enum Message {
     End(FlowId, u32),
     /// Client as receiver: end the flow early.
     Stop(FlowId),
-    /// Client: send the results of a flow, from this chunk on.
+    /// Client: send the results of a flow, starting with this chunk.
     Fetch(Fetch),
     /// Server: one chunk of results.
     Chunk(Chunk),
@@ -107,7 +107,7 @@ pub struct Hello {
 /// Server's answer to [`Hello`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// Version spoken from now on.
+    /// Version spoken after this message.
     pub version: u8,
     /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
     pub capabilities: u64,

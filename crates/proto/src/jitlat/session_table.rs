@@ -24,7 +24,7 @@ impl fmt::Display for SessionId {
 
 /// The text is not a session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session's name has 16 hexadecimal digits")]
+#[error("a session identifier has 16 hexadecimal digits")]
 pub struct NotASession;
 
 impl core::str::FromStr for SessionId {
@@ -93,7 +93,7 @@ pub struct Claim {
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// The test is over; these are its results.
-    Kept(Arc<SessionResults>),
+    Finished(Arc<SessionResults>),
     /// The test is not over yet: retry later.
     Running,
     /// There is no such session, or it has been removed.
@@ -102,8 +102,8 @@ pub enum Lookup {
 
 impl Lookup {
     /// True if there are results.
-    pub fn is_kept(&self) -> bool {
-        matches!(self, Lookup::Kept(_))
+    pub fn has_results(&self) -> bool {
+        matches!(self, Lookup::Finished(_))
     }
 }
 
@@ -125,7 +125,7 @@ struct SessionEntry {
     sent: TransferLoad,
     received: TransferLoad,
     /// Results, and the time at which they are dropped; `None` while the test runs.
-    kept: Option<(Arc<SessionResults>, SteadyTime)>,
+    stored: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
 impl SessionTable {
@@ -160,7 +160,7 @@ impl SessionTable {
             }
         };
         let Claim { id, memory, sent, received, .. } = claim;
-        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, kept: None });
+        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, stored: None });
         Ok(())
     }
 
@@ -185,8 +185,8 @@ impl SessionTable {
 
     fn drop_oldest(&mut self, client: ClientAddress) -> bool {
         let own = self.sessions.iter().filter(|(_, e)| e.client == client);
-        let kept = own.filter_map(|(id, e)| e.kept.as_ref().map(|(_, until)| (*until, *id)));
-        kept.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
+        let stored = own.filter_map(|(id, e)| e.stored.as_ref().map(|(_, until)| (*until, *id)));
+        stored.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
     }
 
     /// Ends the test of `id`, and stores its results for [`ServerLimits::keep`].
@@ -195,9 +195,9 @@ impl SessionTable {
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
             entry.grant.shrink(entry.memory);
-            entry.grant.hear(now);
+            entry.grant.keep_alive(now);
             (entry.sent, entry.received) = Default::default();
-            entry.kept = Some((results, until));
+            entry.stored = Some((results, until));
         }
     }
 
@@ -212,9 +212,9 @@ impl SessionTable {
     }
 
     /// Records a keep-alive of the client of `id` at `now`.
-    pub fn hear(&self, id: SessionId, now: SteadyTime) {
+    pub fn keep_alive(&self, id: SessionId, now: SteadyTime) {
         if let Some(entry) = self.sessions.get(&id) {
-            entry.grant.hear(now);
+            entry.grant.keep_alive(now);
         }
     }
 
@@ -223,8 +223,8 @@ impl SessionTable {
     pub fn find(&self, id: SessionId) -> Lookup {
         match self.sessions.get(&id) {
             None => Lookup::Unknown,
-            Some(SessionEntry { kept: None, .. }) => Lookup::Running,
-            Some(SessionEntry { kept: Some((results, _)), .. }) => Lookup::Kept(Arc::clone(results)),
+            Some(SessionEntry { stored: None, .. }) => Lookup::Running,
+            Some(SessionEntry { stored: Some((results, _)), .. }) => Lookup::Finished(Arc::clone(results)),
         }
     }
 
@@ -236,10 +236,11 @@ impl SessionTable {
     /// Drops results that have expired or whose room was needed. Returns the time at which the next results
     /// expire. [`admit`](SessionTable::admit) does the same.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
-        let lasts =
-            |e: &SessionEntry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
+        let lasts = |e: &SessionEntry| {
+            e.stored.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted())
+        };
         self.sessions.retain(|_, e| lasts(e));
-        self.sessions.values().filter_map(|e| e.kept.as_ref().map(|(_, until)| *until)).min()
+        self.sessions.values().filter_map(|e| e.stored.as_ref().map(|(_, until)| *until)).min()
     }
 
     /// Returns the memory of running tests and stored results, in bytes.
@@ -355,7 +356,7 @@ mod tests {
             refused
         };
         assert_eq!(admit(1, A, 6, 10), Ok(()));
-        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms beside 6 in use asked for)";
+        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms in addition to 6 in use requested)";
         assert_eq!(admit(2, A, 5, 0), Err(why.to_owned()));
         assert_eq!(admit(2, A, 4, 0), Ok(()));
         assert_eq!(admit(3, B, 10, 10), Ok(()), "another client has its own limits, and session 2 ends");
@@ -370,19 +371,19 @@ mod tests {
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
         assert!(matches!(l.find(id), Lookup::Running));
         l.keep(id, results(), SteadyTime(10));
-        assert!(l.find(id).is_kept());
+        assert!(l.find(id).has_results());
         assert_eq!(l.memory(), 0, "only what is held counts");
         l.expire(SteadyTime(109));
-        assert!(l.find(id).is_kept());
+        assert!(l.find(id).has_results());
         l.expire(SteadyTime(110));
-        assert!(!l.find(id).is_kept());
+        assert!(!l.find(id).has_results());
 
         assert!(admit(&mut l, 2, A, 1, 200).is_ok() && admit(&mut l, 3, A, 1, 200).is_ok());
         l.keep(SessionId(2), results(), SteadyTime(200));
-        assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest kept makes room");
-        assert!(!l.find(SessionId(2)).is_kept());
+        assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest stored makes room");
+        assert!(!l.find(SessionId(2)).has_results());
         l.keep(SessionId(99), results(), SteadyTime(0));
-        assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
+        assert!(!l.find(SessionId(99)).has_results(), "only admitted sessions are stored");
     }
 
     #[test]
@@ -403,7 +404,7 @@ mod tests {
         assert_eq!(admit(&mut l, 4, B, 1, 400_000_000), Err("max-sessions"), "not idle for long");
         assert_eq!(admit(&mut l, 4, B, 1, 1_000_000_000), Ok(()));
         l.expire(SteadyTime(1_000_000_000));
-        assert!(!l.find(SessionId(1)).is_kept() && l.sessions() == 3);
+        assert!(!l.find(SessionId(1)).has_results() && l.sessions() == 3);
     }
 
     #[test]

@@ -54,9 +54,9 @@ pub struct LampOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUpState {
     /// Follow-up was not requested.
-    Unasked,
+    NotRequested,
     /// There is no answer yet.
-    Asked,
+    Requested,
     /// The server sends its processing times.
     Accepted,
     /// The server refused.
@@ -92,7 +92,7 @@ pub struct Client {
     due: Option<SteadyTime>,
     until: Option<SteadyTime>,
     /// True if the server's REPORT must be acknowledged.
-    owe_ack: bool,
+    ack_due: bool,
     last: Option<u16>,
     last_answered: bool,
 }
@@ -101,8 +101,8 @@ impl Client {
     /// Creates a client that sends its INIT when it is first polled.
     pub fn new(options: LampOptions) -> Client {
         let follow_up = match options.follow_up {
-            Some(_) if options.mode == LampMode::PingLike => FollowUpState::Asked,
-            _ => FollowUpState::Unasked,
+            Some(_) if options.mode == LampMode::PingLike => FollowUpState::Requested,
+            _ => FollowUpState::NotRequested,
         };
         Client {
             options,
@@ -113,7 +113,7 @@ impl Client {
             repeats: 0,
             due: None,
             until: None,
-            owe_ack: false,
+            ack_due: false,
             last: None,
             last_answered: false,
         }
@@ -188,7 +188,7 @@ impl Protocol for Client {
                     }
                     return DatagramKind::Conversation;
                 }
-                let ask = self.follow_up == FollowUpState::Asked;
+                let ask = self.follow_up == FollowUpState::Requested;
                 self.enter(if ask { LampClientState::Negotiate } else { LampClientState::Ready });
                 DatagramKind::Conversation
             }
@@ -239,7 +239,7 @@ impl Protocol for Client {
                 let Some(report) = text.and_then(|t| t.parse::<LampReport>().ok()) else {
                     return DatagramKind::Malformed;
                 };
-                self.owe_ack = true;
+                self.ack_due = true;
                 // The last report counts. It replaces one that was sent early because of a pause.
                 self.report = Some(report);
                 DatagramKind::Conversation
@@ -251,8 +251,8 @@ impl Protocol for Client {
     fn poll_conversation(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         let id = self.options.id;
         let now = now.steady;
-        if self.owe_ack {
-            self.owe_ack = false;
+        if self.ack_due {
+            self.ack_due = false;
             out.extend(LampHeader::new(LampKind::Ack, id, 0, 0).to_bytes());
             return true;
         }
@@ -290,7 +290,7 @@ impl Protocol for Client {
     }
 
     fn conversation_timeout(&self) -> Option<SteadyTime> {
-        if self.owe_ack {
+        if self.ack_due {
             return Some(SteadyTime(i64::MIN));
         }
         match self.state {

@@ -105,7 +105,7 @@ pub struct LampTestStart {
 impl core::fmt::Display for LampTestStart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let kind = if self.unidirectional { "unidirectional" } else { "ping-like" };
-        let proof = if self.proven { "" } else { ", its address without proof" };
+        let proof = if self.proven { "" } else { ", address not proven" };
         write!(f, "session {}: {kind}{proof}", self.id)
     }
 }
@@ -295,10 +295,10 @@ impl<R: Copy> Server<R> {
         self.sessions.len()
     }
 
-    fn grants(&self, wish: LampFollowUp) -> bool {
+    fn grants(&self, requested: LampFollowUp) -> bool {
         let (receive, send) = (self.rules.receive_stamps, self.rules.send_stamps);
         self.rules.follow_up
-            && match wish {
+            && match requested {
                 LampFollowUp::Application => true,
                 LampFollowUp::KernelReceive => receive >= StampSource::Kernel,
                 LampFollowUp::Kernel => receive >= StampSource::Kernel && send >= StampSource::Kernel,
@@ -324,12 +324,14 @@ impl<R: Copy> Server<R> {
         if header.kind == LampKind::Init {
             return self.open(name, &header, datagram.len(), route, now, out);
         }
-        let wish = LampFollowUp::from(header.length_or_type);
-        if is_answer(header.kind, wish) {
+        let requested = LampFollowUp::from(header.length_or_type);
+        if is_answer(header.kind, requested) {
             return Err(Silence::Loop);
         }
-        let granted = match wish {
-            wish if header.kind == LampKind::FollowUpControl && self.grants(wish) => Some(wish),
+        let granted = match requested {
+            requested if header.kind == LampKind::FollowUpControl && self.grants(requested) => {
+                Some(requested)
+            }
             _ => None,
         };
         let session = self.sessions.seen(&name).ok_or(Silence::NoSession)?;

@@ -107,7 +107,7 @@ pub struct OwampGrant {
 pub enum OwampClientEvent {
     /// The connection is set up in this mode.
     Mode(SecurityMode),
-    /// A session is granted. Its packets may arrive from now on.
+    /// A session is granted. Its packets may arrive at any time.
     Granted(Box<OwampGrant>),
     /// All sessions are granted. [`OwampClientInput::Start`] begins the test.
     Ready,
@@ -145,8 +145,9 @@ pub struct Client {
     deadline: SteadyTime,
     connection: AmpConnection,
     set_up: Option<SetUp>,
-    /// Time at which Set-Up-Response was sent, and time that the answer took.
-    set_up_said: SteadyTime,
+    /// Time at which Set-Up-Response was sent.
+    set_up_sent: SteadyTime,
+    /// Time from Set-Up-Response to its answer.
     round_trip: Span,
     /// Start time of the sessions; `None` before the first request.
     start: Option<NtpTime>,
@@ -171,7 +172,7 @@ impl Client {
             state: OwampClientState::Greeting,
             connection: AmpConnection::default(),
             set_up: None,
-            set_up_said: now.steady,
+            set_up_sent: now.steady,
             round_trip: Span::ZERO,
             start: None,
             asked: None,
@@ -230,7 +231,7 @@ impl Client {
                 if !self.connection.read_server_start()? {
                     return Ok(false);
                 }
-                self.round_trip = now.steady - self.set_up_said;
+                self.round_trip = now.steady - self.set_up_sent;
                 self.events.push_back(OwampClientEvent::Mode(self.connection.mode()));
                 if self.config.sessions.is_empty() {
                     self.fetch_next(now);
@@ -241,8 +242,8 @@ impl Client {
             OwampClientState::Request => {
                 let Some(message) = incoming.take_signed(AcceptSession::LEN) else { return Ok(false) };
                 let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
-                let session = self.asked.take().ok_or(AmpFailure::Unasked(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
+                let session = self.asked.take().ok_or(AmpFailure::Unexpected(step))?;
                 self.grant(session, &answer)?;
                 if self.granted.len() == self.config.sessions.len() {
                     self.events.push_back(OwampClientEvent::Ready);
@@ -272,7 +273,7 @@ impl Client {
                 match incoming.first() {
                     Some(command::STOP) if !running.has_peer_stopped() => {}
                     None => return Ok(false),
-                    Some(_) => return Err(AmpFailure::Unasked(step)),
+                    Some(_) => return Err(AmpFailure::Unexpected(step)),
                 }
                 if running.begin_peer_stop(now.wall) {
                     self.deadline = now.steady + self.config.step_timeout;
@@ -282,7 +283,7 @@ impl Client {
                 }
                 let received = running.read(incoming).map_err(|bad| match bad {
                     BadStop::Forged => AmpFailure::Forged(step),
-                    BadStop::Senseless => AmpFailure::Unasked(step),
+                    BadStop::Senseless => AmpFailure::Unexpected(step),
                 })?;
                 let Some(received) = received else { return Ok(false) };
                 self.events.extend(received.into_iter().map(OwampClientEvent::Received));
@@ -298,7 +299,7 @@ impl Client {
                 match read {
                     Ok(None) => return Ok(false),
                     Err(Unusable::Forged) => return Err(AmpFailure::Forged(step)),
-                    Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unasked(step)),
+                    Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unexpected(step)),
                     Ok(Some(data)) => {
                         self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Ok(data))));
                     }
@@ -312,7 +313,7 @@ impl Client {
                 if incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(AmpFailure::Unasked(step));
+                return Err(AmpFailure::Unexpected(step));
             }
             OwampClientState::Over => return Ok(false),
         }
@@ -346,37 +347,37 @@ impl Client {
         Ok(())
     }
 
-    fn request(&mut self, wish: &OwampSessionSpec, now: Tick) -> TestSession {
+    fn request(&mut self, spec: &OwampSessionSpec, now: Tick) -> TestSession {
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
-        let timeout = wish.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
-        let far = SocketAddr::new(wish.far, 0);
-        let (sender, receiver, sid) = match wish.direction {
-            Direction::Up => (wish.near, far, Sid::NONE),
+        let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
+        let far = SocketAddr::new(spec.far, 0);
+        let (sender, receiver, sid) = match spec.direction {
+            Direction::Up => (spec.near, far, Sid::NONE),
             Direction::Down => {
                 let count = u32::from_be_bytes(self.config.sid).wrapping_add(self.granted.len() as u32);
-                (far, wish.near, Sid::new(wish.near.ip(), NtpTime::from(now.wall), count.to_be_bytes()))
+                (far, spec.near, Sid::new(spec.near.ip(), NtpTime::from(now.wall), count.to_be_bytes()))
             }
         };
         let request = RequestSession {
             command: command::REQUEST_SESSION,
-            version: if wish.far.is_ipv6() { 6 } else { 4 },
-            conf_sender: (wish.direction == Direction::Down).into(),
-            conf_receiver: (wish.direction == Direction::Up).into(),
-            slots: wish.slots.len() as u32,
-            packets: wish.packets,
+            version: if spec.far.is_ipv6() { 6 } else { 4 },
+            conf_sender: (spec.direction == Direction::Down).into(),
+            conf_receiver: (spec.direction == Direction::Up).into(),
+            slots: spec.slots.len() as u32,
+            packets: spec.packets,
             sender_port: sender.port(),
             receiver_port: receiver.port(),
             sender: sender.ip(),
             receiver: receiver.ip(),
             sid,
-            padding: wish.padding,
+            padding: spec.padding,
             start,
             timeout: NtpTime::from_span(timeout),
-            type_p: u32::from(wish.dscp.value()) << 24,
+            type_p: u32::from(spec.dscp.value()) << 24,
         };
-        TestSession { request, slots: wish.slots.clone() }
+        TestSession { request, slots: spec.slots.clone() }
     }
 
     /// Ends the test once both sides have sent Stop-Sessions.
@@ -451,7 +452,7 @@ impl Machine for Client {
         if self.connection.incoming.len() > MAX_UNREAD
             && let Some(step) = self.step()
         {
-            self.over(OwampClientEvent::Failed(AmpFailure::Unasked(step)));
+            self.over(OwampClientEvent::Failed(AmpFailure::Unexpected(step)));
         }
     }
 
@@ -465,7 +466,7 @@ impl Machine for Client {
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         if let Some(set_up) = self.set_up.take() {
-            self.set_up_said = now.steady;
+            self.set_up_sent = now.steady;
             set_up.write(out);
             return true;
         }
@@ -473,8 +474,8 @@ impl Machine for Client {
         match &mut self.state {
             // One request at a time, because some servers read only one.
             OwampClientState::Request if self.asked.is_none() => {
-                let Some(wish) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
-                let session = self.request(&wish, now);
+                let Some(spec) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
+                let session = self.request(&spec, now);
                 session.request.write(&mut message);
                 self.connection.outgoing.put_signed(&message, out);
                 message.clear();

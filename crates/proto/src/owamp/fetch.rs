@@ -31,7 +31,7 @@ enum FetchStage {
     Ack,
     Request,
     Skips,
-    /// Records from this index on.
+    /// Records, starting with this index.
     Records(usize),
     Done,
 }
@@ -110,10 +110,10 @@ pub enum Unusable {
     #[error("{0}")]
     Refused(AcceptCode),
     /// An HMAC is wrong.
-    #[error("the data are not signed with the keys of this connection")]
+    #[error("the data is not signed with the keys of this connection")]
     Forged,
     /// The server answered with another session.
-    #[error("the server answers with another session")]
+    #[error("the server answered with another session")]
     Other,
     /// There are more records, slots or skip ranges than the session can have.
     #[error("the server announces more records than the session can have")]

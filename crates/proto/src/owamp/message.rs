@@ -228,7 +228,7 @@ impl FetchSession {
     }
 }
 
-/// End of a session, as its receiver knows it.
+/// End of a session, as seen by its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionFinish {

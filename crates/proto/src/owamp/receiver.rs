@@ -66,7 +66,7 @@ impl Ignored {
             "too late",
             "clocks too far apart",
             "off schedule",
-            "too many copies",
+            "too many duplicates",
         ][self as usize]
     }
 }
@@ -75,12 +75,12 @@ impl Ignored {
 #[derive(Clone, Copy, Debug)]
 struct ExpectedPacket {
     at: NtpTime,
-    came: bool,
+    arrived: bool,
 }
 
 /// The sender's summary contradicts the received packets, so the data is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sender's account of the session contradicts what was received")]
+#[error("the sender's summary contradicts the received packets")]
 pub struct Contradiction;
 
 /// Receiver of one session. Memory for its records is allocated when it is created.
@@ -173,7 +173,7 @@ impl SessionReceiver {
 
     /// Returns the next packet of the schedule.
     fn expect(&mut self) -> Option<ExpectedPacket> {
-        let expected = ExpectedPacket { at: self.schedule.next()?, came: false };
+        let expected = ExpectedPacket { at: self.schedule.next()?, arrived: false };
         self.latest = expected.at;
         self.expected.push_back(expected);
         Some(expected)
@@ -196,7 +196,7 @@ impl SessionReceiver {
     }
 
     fn give_up(&mut self, first: ExpectedPacket, error: ErrorEstimate) {
-        if !first.came {
+        if !first.arrived {
             self.records.push(DataRecord::lost(self.given_up, first.at, error));
         }
         self.expected.pop_front();
@@ -253,10 +253,10 @@ impl SessionReceiver {
             return Err(Ignored::Schedule);
         }
         let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
-        if expected.came && self.records.len() >= most {
+        if expected.arrived && self.records.len() >= most {
             return Err(Ignored::Full);
         }
-        expected.came = true;
+        expected.arrived = true;
         self.port = Some(from.port());
         Ok(DataRecord {
             seq: packet.seq,
@@ -281,32 +281,35 @@ impl SessionReceiver {
         }
     }
 
-    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `said` is the sender's
+    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `summary` is the sender's
     /// summary. Packets that have not arrived by then are given up. Packets sent within the timeout before
     /// `stopped` are omitted, because more of them might have arrived (RFC 4656 §3.8).
     pub fn finish(
         mut self,
-        said: &SentSummary,
+        summary: &SentSummary,
         stopped: WallTime,
         error: ErrorEstimate,
     ) -> Result<SessionData, Contradiction> {
         let packets = self.session.request.packets;
-        let received_more = self.records.iter().any(|r| r.seq >= said.next_seq && r.received.is_some());
-        if said.next_seq > packets || received_more || !SkipRange::are_in_order(&said.skips, said.next_seq) {
+        let received_more = self.records.iter().any(|r| r.seq >= summary.next_seq && r.received.is_some());
+        if summary.next_seq > packets
+            || received_more
+            || !SkipRange::are_in_order(&summary.skips, summary.next_seq)
+        {
             return Err(Contradiction);
         }
         let latest = self.latest_counted(stopped);
-        while self.given_up < said.next_seq
+        while self.given_up < summary.next_seq
             && let Some(first) = self.first_expected().filter(|e| distance(e.at, latest) <= 0)
         {
             self.give_up(first, error);
         }
-        self.records.retain(|r| r.seq < said.next_seq && distance(r.sent, latest) <= 0);
+        self.records.retain(|r| r.seq < summary.next_seq && distance(r.sent, latest) <= 0);
         Ok(SessionData {
             session: self.session,
             finished: SessionFinish::Normally,
-            next_seq: Some(said.next_seq),
-            skips: said.skips.clone(),
+            next_seq: Some(summary.next_seq),
+            skips: summary.skips.clone(),
             records: self.records,
         })
     }

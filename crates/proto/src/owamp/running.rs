@@ -37,7 +37,7 @@ struct RunningSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSummary {
     /// Summary of the sender.
-    pub said: SentSummary,
+    pub summary: SentSummary,
     /// Arrival time of the summary, on the wall clock.
     pub at: WallTime,
 }
@@ -56,7 +56,7 @@ pub(super) struct RunningSessions {
     ends: Vec<RunningSession>,
     /// True if sending must end or has ended.
     stopping: bool,
-    said: bool,
+    stop_sent: bool,
     /// Time at which the peer's Stop-Sessions began to arrive.
     peer_stop: Option<WallTime>,
     /// True once the peer's Stop-Sessions is complete.
@@ -77,7 +77,7 @@ impl RunningSessions {
         RunningSessions {
             ends: sessions.map(end).collect(),
             stopping: false,
-            said: false,
+            stop_sent: false,
             peer_stop: None,
             peer_stop_complete: false,
         }
@@ -105,10 +105,10 @@ impl RunningSessions {
 
     /// Returns this side's Stop-Sessions once, as soon as it can be sent.
     pub(super) fn poll_stop(&mut self) -> Option<StopSessions> {
-        if self.said || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
+        if self.stop_sent || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
             return None;
         }
-        self.said = true;
+        self.stop_sent = true;
         let sessions = self.ends.iter_mut().filter_map(|end| end.sent.take()).collect();
         Some(StopSessions { accept: AcceptCode::Ok, sessions })
     }
@@ -128,8 +128,8 @@ impl RunningSessions {
         let stop = StopSessions::parse(&bytes).map_err(|_| BadStop::Senseless)?;
         let mut received = Vec::new();
         for end in self.ends.iter().filter(|end| !end.sends) {
-            let said = stop.sessions.iter().find(|s| s.sid == end.sid).ok_or(BadStop::Senseless)?;
-            received.push(PeerSummary { said: said.clone(), at });
+            let summary = stop.sessions.iter().find(|s| s.sid == end.sid).ok_or(BadStop::Senseless)?;
+            received.push(PeerSummary { summary: summary.clone(), at });
         }
         if stop.sessions.len() != theirs {
             return Err(BadStop::Senseless);
@@ -140,12 +140,12 @@ impl RunningSessions {
 
     /// True if both sides have sent Stop-Sessions.
     pub(super) fn is_over(&self) -> bool {
-        self.said && self.peer_stop_complete
+        self.stop_sent && self.peer_stop_complete
     }
 
     /// True if this side has sent Stop-Sessions.
     pub(super) fn has_sent_stop(&self) -> bool {
-        self.said
+        self.stop_sent
     }
 
     /// True if the peer's Stop-Sessions is complete.

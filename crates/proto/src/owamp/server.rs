@@ -102,7 +102,7 @@ pub struct Server {
     deadline: SteadyTime,
     connection: AmpConnection,
     /// Encrypted messages in the order in which they must be written.
-    saying: VecDeque<Vec<u8>>,
+    queued: VecDeque<Vec<u8>>,
     /// Sessions that are granted but not started yet.
     sessions: Vec<TestSession>,
     named: u32,
@@ -130,7 +130,7 @@ impl Server {
             started,
             state: OwampServerState::SetUp,
             connection: AmpConnection::default(),
-            saying: VecDeque::from([greeting]),
+            queued: VecDeque::from([greeting]),
             sessions: Vec::new(),
             named: 0,
             events: VecDeque::new(),
@@ -154,7 +154,7 @@ impl Server {
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
         write(&mut message);
         self.connection.outgoing.put_signed(&message, &mut bytes);
-        self.saying.push_back(bytes);
+        self.queued.push_back(bytes);
     }
 
     /// Reads one message. Returns `Ok(false)` if it is not complete yet.
@@ -165,7 +165,7 @@ impl Server {
                 let entry = entry(&self.rules, &self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
                 if !answer.is_empty() {
-                    self.saying.push_back(answer);
+                    self.queued.push_back(answer);
                 }
                 if !let_in? {
                     return Ok(false);
@@ -426,7 +426,7 @@ impl Machine for Server {
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        if let Some(bytes) = self.saying.pop_front() {
+        if let Some(bytes) = self.queued.pop_front() {
             out.extend(bytes);
             return true;
         }
@@ -437,7 +437,7 @@ impl Machine for Server {
         }
         self.idle(now);
         self.read_on(now);
-        match self.saying.pop_front() {
+        match self.queued.pop_front() {
             Some(bytes) => {
                 out.extend(bytes);
                 true

@@ -236,7 +236,7 @@ fn survive(outcome: &OwampSimOutcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
     assert!(outcome.server_sent <= granted, "{} sent", outcome.server_sent);
-    assert!(outcome.server_said < 1 << 20);
+    assert!(outcome.server_control_bytes < 1 << 20);
     assert!(outcome.kept <= 4);
     for (sid, data) in &outcome.data {
         let Ok(data) = data else { continue };

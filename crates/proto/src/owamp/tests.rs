@@ -54,11 +54,11 @@ fn server(rules: OwampRules) -> Server {
     let mut set_up = Vec::new();
     SetUp::open().write(&mut set_up);
     server.handle(NOW, OwampServerInput::Bytes(&set_up));
-    assert_eq!(said(&mut server).len(), Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN);
+    assert_eq!(output(&mut server).len(), Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN);
     server
 }
 
-fn said(server: &mut Server) -> Vec<u8> {
+fn output(server: &mut Server) -> Vec<u8> {
     let mut out = Vec::new();
     while server.poll_transmit(NOW, &mut out) {}
     out
@@ -89,7 +89,7 @@ fn answer_to(direction: Direction, change: impl Fn(&mut TestSession)) -> AcceptC
     if ask(&mut server, &session).is_some() {
         server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
     }
-    let answer = AcceptSession::parse(&said(&mut server)).unwrap();
+    let answer = AcceptSession::parse(&output(&mut server)).unwrap();
     // A refused request does not change the state of the connection.
     assert!(ask(&mut server, &self::session(Direction::Up)).is_some());
     answer.accept
@@ -146,14 +146,14 @@ fn a_connection_has_so_many_sessions() {
         if ask(&mut server, &session(Direction::Up)).is_some() {
             server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
         }
-        assert_eq!(AcceptSession::parse(&said(&mut server)).unwrap().accept, accept);
+        assert_eq!(AcceptSession::parse(&output(&mut server)).unwrap().accept, accept);
     }
     let mut server = self::server(OwampRules::default());
     for accept in [AcceptCode::Ok, AcceptCode::Failure] {
         if ask(&mut server, &session(Direction::Down)).is_some() {
             server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
         }
-        assert_eq!(AcceptSession::parse(&said(&mut server)).unwrap().accept, accept, "a name is used once");
+        assert_eq!(AcceptSession::parse(&output(&mut server)).unwrap().accept, accept, "a name is used once");
     }
 }
 
@@ -184,7 +184,7 @@ fn a_test_without_sessions_is_over_at_once() {
     let mut server = server(OwampRules::default());
     say(&mut server, write_start);
     assert!(matches!(server.poll_event(), Some(OwampServerEvent::Start)));
-    let bytes = said(&mut server);
+    let bytes = output(&mut server);
     assert_eq!((bytes.len(), bytes[32], bytes[36..40].iter().sum::<u8>()), (64, command::STOP, 0));
     say(&mut server, |out| StopSessions { accept: AcceptCode::Ok, sessions: Vec::new() }.write(out));
     assert!(ask(&mut server, &session(Direction::Up)).is_some(), "and the next can be asked for");
@@ -223,7 +223,7 @@ fn ranges_are_fetched_and_unfinished_sessions_not_whole() {
                     return Ok((data, pieces));
                 }
             }
-            assert!(more, "all of it was said");
+            assert!(more, "all of it was sent");
         }
     };
     let whole = data(3000, SessionFinish::Normally);
@@ -315,10 +315,10 @@ fn fetching_is_for_the_owner() {
         say(&mut server, |out| fetch.write(out));
         assert!(server.poll_event().is_none());
         server.handle(NOW, OwampServerInput::Found(found));
-        assert_eq!(said(&mut server).len(), len);
+        assert_eq!(output(&mut server).len(), len);
         assert!(matches!(server.poll_event(), Some(OwampServerEvent::Fetch(..))));
         server.handle(NOW, OwampServerInput::Found(None));
-        assert_eq!(said(&mut server)[0], AcceptCode::Failure as u8);
+        assert_eq!(output(&mut server)[0], AcceptCode::Failure as u8);
     }
 }
 

@@ -125,10 +125,10 @@ pub enum QuotationError {
     #[error("an ICMP error ends within {0}")]
     Truncated(&'static str),
     /// The message is not an error about a packet.
-    #[error("ICMP type {0} is no error that quotes a packet")]
+    #[error("ICMP type {0} is not an error that quotes a packet")]
     NoError(u8),
     /// The quoted packet has another IP version, or a header that is too short.
-    #[error("an ICMP error quotes no IP packet of its family")]
+    #[error("an ICMP error does not quote an IP packet of its family")]
     NotIp,
     /// The quoted packet is a later fragment, which has no ports.
     #[error("an ICMP error quotes a later fragment")]
@@ -139,7 +139,7 @@ pub enum QuotationError {
 }
 
 impl Quotation {
-    /// Parses an ICMP or ICMPv6 message, from its type on.
+    /// Parses an ICMP or ICMPv6 message, which begins with its type.
     ///
     /// # Errors
     /// [`QuotationError`] if the quotation is invalid. Invalid extensions are ignored.

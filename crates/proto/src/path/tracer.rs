@@ -219,8 +219,8 @@ impl Tracer {
 
     /// Records an answer to the probe of `slot`. A second answer, or a late one, is ignored.
     pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) {
-        let Some(place) = self.outstanding.get_mut(usize::from(slot)) else { return };
-        let Some(probe) = place.take_if(|p| now <= p.until) else { return };
+        let Some(entry) = self.outstanding.get_mut(usize::from(slot)) else { return };
+        let Some(probe) = entry.take_if(|p| now <= p.until) else { return };
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
         let reply = ProbeReply { from, rtt: at - probe.sent, traffic_class, labels, end };
         self.replies[usize::from(probe.ttl) - 1].replies.push(reply);

@@ -92,7 +92,7 @@ pub enum FileError {
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
     /// There is no such service.
-    #[error("there is no service '{name}'; these are: {services}")]
+    #[error("there is no service '{name}'; the services are: {services}")]
     Service {
         /// Name in the file.
         name: String,
@@ -103,7 +103,7 @@ pub enum FileError {
     #[error("'{0}' is not a network: write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32")]
     Network(String),
     /// The service has no limits per connection.
-    #[error("services.{0}.connection: only {TCP} limits each connection; limit a client of {0}")]
+    #[error("services.{0}.connection: only {TCP} limits each connection; use services.{0}.client instead")]
     Connection(String),
     /// An amount cannot be parsed.
     #[error("{table}")]
@@ -144,10 +144,10 @@ impl PolicyFile {
 
     /// Resolves the names of key files relative to `folder`.
     pub fn beside(mut self, folder: &Path) -> PolicyFile {
-        let place = |path: &mut PathBuf| *path = folder.join(&*path);
-        self.key_file.iter_mut().for_each(place);
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.key_file.iter_mut().for_each(resolve);
         for rules in self.services.values_mut() {
-            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(place);
+            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(resolve);
         }
         self
     }
@@ -233,7 +233,7 @@ pub fn write(
     serves: impl Fn(Service) -> bool,
     files: &PolicyFile,
 ) -> String {
-    let mut text = String::from("# What jitlat serve grants: docs/security.md\n");
+    let mut text = String::from("# Access policy of jitlat serve: see docs/security.md\n");
     text += &lists(&policy.networks);
     let key_file = |path: &Option<PathBuf>| path.as_deref().map(name_of);
     text += &entries([("key-file", key_file(&files.key_file))]);

@@ -93,7 +93,7 @@ struct Activity {
     /// Time of the last use, ns on the steady clock.
     used: AtomicI64,
     /// Time of the client's last sign of life, ns on the steady clock.
-    heard: AtomicI64,
+    alive: AtomicI64,
     busy: AtomicBool,
     proven: AtomicBool,
     evicted: AtomicBool,
@@ -104,7 +104,7 @@ impl Activity {
         Activity {
             granted,
             used: AtomicI64::new(granted.0),
-            heard: AtomicI64::new(granted.0),
+            alive: AtomicI64::new(granted.0),
             busy: AtomicBool::new(false),
             proven: AtomicBool::new(proven),
             evicted: AtomicBool::new(false),
@@ -123,23 +123,23 @@ impl Activity {
             return None;
         }
         let used = SteadyTime(self.used.load(Relaxed));
-        let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
+        let alive = SteadyTime(self.alive.load(Relaxed)).max(used);
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
         let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
-        let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
+        let silent = of(now - alive, (alive - self.granted).clamp(least, longest));
         // Keep-alives extend it only to this limit.
-        let words = match (self.was_used(), again) {
+        let unused_limit = match (self.was_used(), again) {
             (true, _) => longest,
             (false, true) => least,
             (false, false) => begin.max(least),
         };
-        silent.max(of(now - used, words).filter(|_| heard > used))
+        silent.max(of(now - used, unused_limit).filter(|_| alive > used))
     }
 }
 
 /// A granted resource. Dropping it releases the resource.
 #[derive(Debug)]
-#[must_use = "what was granted is free again when this is dropped"]
+#[must_use = "dropping the grant releases it at once"]
 pub struct Grant {
     gate: Gate,
     number: u64,
@@ -147,14 +147,14 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Records a use now.
+    /// Records that the grant is in use at `now`.
     pub fn touch(&self, now: SteadyTime) {
         self.activity.used.store(now.0, Relaxed);
     }
 
     /// Records a sign of life of the client now. Without use, that extends the grant by at most ten seconds.
-    pub fn hear(&self, now: SteadyTime) {
-        self.activity.heard.store(now.0, Relaxed);
+    pub fn keep_alive(&self, now: SteadyTime) {
+        self.activity.alive.store(now.0, Relaxed);
     }
 
     /// Records that the client has proven a key: clients without a key cannot evict it.
@@ -162,7 +162,7 @@ impl Grant {
         self.activity.proven.store(true, Relaxed);
     }
 
-    /// Protects the grant from eviction from now on.
+    /// Protects the grant from eviction.
     pub fn set_busy(&self) {
         self.activity.busy.store(true, Relaxed);
     }
@@ -184,8 +184,8 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         let mut state = self.gate.state();
-        let Some(place) = state.granted.iter().position(|held| held.number == self.number) else { return };
-        let held = state.granted.swap_remove(place);
+        let Some(index) = state.granted.iter().position(|held| held.number == self.number) else { return };
+        let held = state.granted.swap_remove(index);
         if held.ask.sessions > 0
             && !held.activity.was_used()
             && let Some(now) = state.now
@@ -428,7 +428,7 @@ impl GateState {
         }
         let own = holds.get(&client).map_or(0, |(sum, _)| *sum);
         let is_better = !self.wasted.has(client, now);
-        let idle = self.granted.iter().enumerate().filter_map(|(place, held)| {
+        let idle = self.granted.iter().enumerate().filter_map(|(index, held)| {
             let (sum, count) = *holds.get(&held.client).filter(|_| of(held) > 0)?;
             let has_proven = held.activity.proven.load(Relaxed);
             if held.client == client || sum <= own || has_proven && !proven {
@@ -439,10 +439,10 @@ impl GateState {
             let begin = if held.ask.sessions > 0 { FIRST_PACKET_TIMEOUT } else { IDLE_LIMITS.1 };
             let begin = Span(begin.0 / i64::try_from(count.max(1)).unwrap_or(i64::MAX));
             let idle = held.activity.idle(now, begin, again)?;
-            Some((!has_proven, idle, place))
+            Some((!has_proven, idle, index))
         });
-        let Some((_, _, place)) = idle.max() else { return false };
-        let held = self.granted.swap_remove(place);
+        let Some((_, _, index)) = idle.max() else { return false };
+        let held = self.granted.swap_remove(index);
         held.activity.evicted.store(true, Relaxed);
         if !held.activity.was_used() {
             self.wasted.add(held.client, now);
@@ -459,7 +459,7 @@ impl Resource {
             return LimitRefusal::new(name, allowed, "one more");
         }
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
-        let beside = format!("{} MB beside {} MB in use", mb(asked), mb(used));
+        let beside = format!("{} MB in addition to {} MB in use", mb(asked), mb(used));
         LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)
     }
 }

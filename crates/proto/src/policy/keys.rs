@@ -30,7 +30,7 @@ impl<K> Keys<K> {
 
     /// Returns the first key that `proves` accepts, with the name of its peer.
     pub(crate) fn find(&self, proves: impl Fn(&K) -> bool) -> Option<&(String, K)> {
-        self.position(proves).and_then(|place| self.0.get(place))
+        self.position(proves).and_then(|index| self.0.get(index))
     }
 
     /// Returns the index of the first key that `proves` accepts, for [`get`](Keys::get).
@@ -39,8 +39,8 @@ impl<K> Keys<K> {
     }
 
     /// Returns the key at this index, with the name of its peer.
-    pub(crate) fn get(&self, place: usize) -> Option<&(String, K)> {
-        self.0.get(place)
+    pub(crate) fn get(&self, index: usize) -> Option<&(String, K)> {
+        self.0.get(index)
     }
 }
 

@@ -162,16 +162,16 @@ impl Default for Policy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRefusal {
     /// The address is not in a network that is served.
-    #[error("this address is not served here")]
+    #[error("this server does not serve this address")]
     Network,
     /// The service is off.
-    #[error("this service is off")]
+    #[error("this service is switched off")]
     Off,
     /// A limit would be exceeded.
     #[error(transparent)]
     Limit(#[from] LimitRefusal),
     /// This address gave wrong keys. Contains the time to wait.
-    #[error("wrong keys came from this address; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
+    #[error("this address gave wrong keys; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
     WrongKeys(Span),
 }
 

@@ -127,13 +127,13 @@ fn refusals_name_the_limit() {
     let held: Vec<_> =
         (0..16).map(|_| gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap()).collect();
     let refused = gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap_err().to_string();
-    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more asked for)");
+    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more requested)");
     drop(held);
     let _half = gate.admit(ONE_WAY, ip(A), Ask::session(1 << 30), second(0)).unwrap();
     let refused = gate.admit(TWAMP, ip(A), Ask::session(1 << 30), second(0)).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "max-memory-per-client is limited to 1536 MB on this server (1024 MB beside 1024 MB in use asked for)"
+        "max-memory-per-client is limited to 1536 MB on this server (1024 MB in addition to 1024 MB in use requested)"
     );
 }
 
@@ -220,10 +220,10 @@ fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
 }
 
 #[test]
-fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
+fn keep_alives_extend_a_grant_by_two_seconds_and_by_ten_between_packets() {
     let at = |ms: i64| SteadyTime(ms * 1_000_000);
     // Returns how long the first client keeps all its `count` grants, in ms, with a keep-alive every 100 ms
-    // and a use every `period` ms from 100 ms to `last`; `None`: for the whole minute.
+    // and a packet every `period` ms from 100 ms to `last`; `None`: for the whole minute.
     let kept = |count: usize, period: i64, last: i64| {
         let mut policy = Policy::default();
         policy.service(ONE_WAY).total.sessions = Some(count);
@@ -232,7 +232,7 @@ fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
         let held: Vec<Grant> = (0..count).map(|_| admit(A, 0).unwrap()).collect();
         let lost = (0..600).map(|k| 100 * k).find(|ms| {
             for grant in &held {
-                grant.hear(at(*ms));
+                grant.keep_alive(at(*ms));
                 if period > 0 && ms % period == 100 && *ms <= last {
                     grant.touch(at(*ms));
                 }
@@ -266,9 +266,9 @@ struct Crowd {
 
 impl Crowd {
     /// Runs attackers that request `asking` sessions per second, from `addresses` in turn, for `seconds`. If
-    /// `heard`, they send keep-alives. They release each session after `given_back`. Honest clients start
+    /// `kept_alive`, they send keep-alives. They release each session after `given_back`. Honest clients start
     /// after 5 s.
-    fn run(asking: i64, addresses: u32, heard: bool, given_back: Span, seconds: i64) -> Crowd {
+    fn run(asking: i64, addresses: u32, kept_alive: bool, given_back: Span, seconds: i64) -> Crowd {
         let mut crowd = Crowd {
             gate: Gate::new(Policy::default()),
             now: second(0),
@@ -287,8 +287,8 @@ impl Crowd {
                 crowd.held.extend(held.ok().map(|grant| (grant, crowd.now)));
             }
             crowd.held.retain(|(grant, since)| {
-                if heard && ms % 100 == 0 {
-                    grant.hear(crowd.now);
+                if kept_alive && ms % 100 == 0 {
+                    grant.keep_alive(crowd.now);
                 }
                 !grant.is_evicted() && crowd.now - *since < given_back
             });
@@ -314,7 +314,7 @@ impl Crowd {
         for (grant, since) in &self.honest {
             match (self.now - *since).0 % 4_000_000_000 {
                 150_000_000 => grant.touch(self.now),
-                at if at % 200_000_000 == 0 => grant.hear(self.now),
+                at if at % 200_000_000 == 0 => grant.keep_alive(self.now),
                 _ => {}
             }
         }
@@ -332,7 +332,7 @@ impl Crowd {
 fn crowds_that_use_nothing_keep_no_honest_client_out() {
     let never = Span::seconds(1000);
     assert_eq!(Crowd::run(200, 240, false, never, 12).lost(), (0, 0), "silent");
-    assert_eq!(Crowd::run(200, 240, true, never, 12).lost(), (0, 0), "heard of all the time");
+    assert_eq!(Crowd::run(200, 240, true, never, 12).lost(), (0, 0), "kept_alive of all the time");
     assert_eq!(Crowd::run(700, 240, false, never, 12).lost(), (0, 0), "more than 256 new ones a second");
     assert_eq!(Crowd::run(700, 240, true, never, 12).lost(), (0, 0), "both");
     assert_eq!(
@@ -357,7 +357,7 @@ fn wrong_keys_cost_more_and_more_time() {
     let admit = |address: &str, s| gate.admit(ONE_WAY, ip(address), Ask::CONNECTION, second(s)).map(drop);
     assert!(gate.wrong_key(ip(A), second(0)) && admit(A, 0).is_ok(), "one may be a mistake");
     assert!(gate.wrong_key(ip(A), second(0)));
-    assert_eq!(admit(A, 0).unwrap_err().to_string(), "wrong keys came from this address; try again in 2 s");
+    assert_eq!(admit(A, 0).unwrap_err().to_string(), "this address gave wrong keys; try again in 2 s");
     assert!(admit(B, 0).is_ok() && admit(A, 1).is_ok());
     let mut logged = 0;
     for _ in 0..100 {

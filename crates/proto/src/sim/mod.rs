@@ -89,7 +89,7 @@ pub enum SimTrouble {
 /// Losses at the end of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndTrouble {
-    /// Number of sentinels lost, from the first on.
+    /// Number of sentinels lost, starting with the first.
     pub sentinels: u32,
     /// Number of times that the segment with the receiver's answer to the first sentinel is lost. TCP
     /// retransmits it after 1, 2, 4 … s.
@@ -621,8 +621,8 @@ impl Simulation {
         self.client_took = self.now;
         self.verdict = Some(verdict);
         // The end of a connection arrives after its data.
-        let said = self.pipes[self.connection][SERVER];
-        let at = said.max(self.now + self.world.up.delay);
+        let last_bytes = self.pipes[self.connection][SERVER];
+        let at = last_bytes.max(self.now + self.world.up.delay);
         self.at(at, SimEvent::Closed { connection: self.connection, to: SERVER });
     }
 

@@ -138,7 +138,7 @@ impl OwampSimulation {
                 truth: BTreeMap::new(),
                 misdirected: 0,
                 server_sent: 0,
-                server_said: 0,
+                server_control_bytes: 0,
                 took: Span::ZERO,
                 steps: 0,
                 kept: 0,
@@ -431,18 +431,18 @@ impl OwampSimulation {
     fn transmit(&mut self, host: usize) -> bool {
         let now = self.tick(host);
         let mut bytes = Vec::new();
-        let said = match host {
+        let transmitted = match host {
             CLIENT => self.client.poll_transmit(now, &mut bytes),
             _ => self.server.poll_transmit(now, &mut bytes),
         };
-        if said && !self.broken {
+        if transmitted && !self.broken {
             if host == SERVER {
-                self.outcome.server_said += bytes.len() as u64;
+                self.outcome.server_control_bytes += bytes.len() as u64;
             }
             self.pipes[1 - host] = self.pipes[1 - host].max(self.now + CONTROL_DELAY);
             self.at(self.pipes[1 - host], OwampSimEvent::Bytes(1 - host, bytes));
         }
-        said
+        transmitted
     }
 
     fn obey(&mut self, host: usize) -> bool {
@@ -549,7 +549,7 @@ impl OwampSimulation {
             }
             server::OwampServerEvent::Received(received) => match finish(&mut self.ends[SERVER], &received) {
                 Some(data) => self.store.keep(data, now.steady),
-                None => self.store.release(received.said.sid),
+                None => self.store.release(received.summary.sid),
             },
             server::OwampServerEvent::Fetch(fetch, owner) => {
                 let found = self.store.find(fetch.sid, &owner, now.steady);

@@ -95,7 +95,7 @@ fn known_impairments_come_out_as_they_are() {
         writeln!(
             table,
             "{:<45} {direction:>4} {:>5} {:>5} {:>4} {:>4} {:<16} {:<16} {:>9} {:>9} {:>9}",
-            case.path.replace("delay = 20ms\n", "").replace("delay = 20ms", "nothing but delay"),
+            case.path.replace("delay = 20ms\n", "").replace("delay = 20ms", "only delay"),
             s.counts.lost,
             truth.not_delivered(),
             s.counts.duplicate,

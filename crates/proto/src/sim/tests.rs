@@ -268,7 +268,7 @@ fn an_interrupted_test_reports_what_was_received() {
 #[test]
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
-    // The client's messages are not answered any more, for an unknown reason.
+    // The client's messages are no longer answered, for an unknown reason.
     world.trouble = SimTrouble::ServerVanishes(60);
     world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
     let out = world.run();
@@ -289,7 +289,7 @@ fn keys_must_agree() {
     assert!(run(Dialect::V3, a, a).is_ok());
     assert_eq!(
         run(Dialect::V3, a, b).unwrap_err(),
-        "the server refused: the client's key is not this server's"
+        "the server refused: the client's key differs from this server's key"
     );
     assert!(run(Dialect::V3, "", b).unwrap_err().contains("requires a key"));
     assert!(run(Dialect::V3, a, "").unwrap_err().contains("has no key"));
@@ -310,7 +310,7 @@ fn a_refusal_names_the_limit() {
     let limits = ServerLimits::default;
     assert_eq!(
         refused(ServerLimits { packets: 99, ..limits() }, 1),
-        "the server refused: max-packets is limited to 99 on this server (100 asked for)"
+        "the server refused: max-packets is limited to 99 on this server (100 requested)"
     );
     assert!(refused(limits(), 3).contains("max-flows"));
     assert!(refused(ServerLimits { sessions: 0, ..limits() }, 1).contains("max-sessions"));
@@ -473,22 +473,22 @@ fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
         assert_eq!(asked.client, Ok((Ending::Complete, None)), "{name}");
         assert!(unasked.feedback.iter().all(Vec::is_empty), "{name}: nobody watches");
         assert_eq!(asked.records, unasked.records, "{name}: watching changes nothing");
-        for ((spec, said), session) in flows.iter().zip(&asked.feedback).zip(&asked.sessions) {
+        for ((spec, reports), session) in flows.iter().zip(&asked.feedback).zip(&asked.sessions) {
             if dialect == Dialect::Classic || spec.direction() == Direction::Down {
-                assert!(said.is_empty(), "{name}: {said:?}");
+                assert!(reports.is_empty(), "{name}: {reports:?}");
                 continue;
             }
-            assert!((9..=11).contains(&said.len()), "{name}: {} messages in ten seconds", said.len());
-            assert!(said.is_sorted_by(|a, b| b.0 - a.0 > Span::millis(900)), "{name}");
-            assert!(said.is_sorted_by_key(|(_, s)| s.received), "{name}");
+            assert!((9..=11).contains(&reports.len()), "{name}: {} messages in ten seconds", reports.len());
+            assert!(reports.is_sorted_by(|a, b| b.0 - a.0 > Span::millis(900)), "{name}");
+            assert!(reports.is_sorted_by_key(|(_, s)| s.received), "{name}");
             let noted = session.server.notes.iter().any(|note| note.contains("small messages"));
             assert!(noted, "{name}: the report says so");
-            let last = said.last().unwrap().1;
+            let last = reports.last().unwrap().1;
             let delay = last.median().unwrap();
             assert!((9_900_000..11_000_000).contains(&delay), "{name}: {delay}");
             if udp {
                 assert_eq!((last.missing, last.runs, last.longest), (50, 1, 50), "{name}");
-                let silence = said.iter().filter_map(|(_, s)| s.silence).max().unwrap();
+                let silence = reports.iter().filter_map(|(_, s)| s.silence).max().unwrap();
                 assert!(silence > Span::millis(900), "{name}: {silence:?}");
             }
         }

@@ -29,9 +29,9 @@ impl StampKey {
     /// Signs the base packet at the front of `packet`, which must have at least 112 bytes.
     pub(crate) fn sign_base(&self, packet: &mut [u8]) {
         let Some((base, rest)) = packet.split_at_mut_checked(COVERED) else { return };
-        let Some(place) = rest.first_chunk_mut::<LEN>() else { return };
+        let Some(slot) = rest.first_chunk_mut::<LEN>() else { return };
         let tag = self.mac().chain_update(base).finalize().into_bytes();
-        place.copy_from_slice(&tag[..LEN]);
+        slot.copy_from_slice(&tag[..LEN]);
     }
 
     /// True if the base packet at the front of `packet` is signed with this key. Takes constant time.
@@ -56,8 +56,8 @@ impl StampKey {
         let Some(at) = find(tlvs) else { return };
         let (before, rest) = tlvs.split_at_mut(at);
         let tag = self.tlv_mac(seq, before).finalize().into_bytes();
-        if let Some(place) = rest.get_mut(HEADER_LEN..HEADER_LEN + LEN) {
-            place.copy_from_slice(&tag[..LEN]);
+        if let Some(slot) = rest.get_mut(HEADER_LEN..HEADER_LEN + LEN) {
+            slot.copy_from_slice(&tag[..LEN]);
         }
     }
 

@@ -217,9 +217,9 @@ pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
     request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
 
-/// Error estimate of answers shorter than [`StampLayout::least_answer`], in either time format: the quality
-/// of the clock is unknown. It is also the only mark of such an answer: a reflector takes a request this
-/// short with one of these two estimates for an answer.
+/// Error estimate of answers shorter than [`StampLayout::least_answer`], in either time format: nothing is
+/// known about the clock. It is also the only mark of such an answer: a reflector takes a request this short
+/// with one of these two estimates for an answer.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
 /// True if `packet`, sent to a reflector, is itself an answer. Two reflectors must not answer each other

@@ -66,8 +66,9 @@ struct ReflectorSession {
     answers: u32,
     received: u32,
     last_seen: i64,
-    /// Highest number of a request, and its send time on the sender's clock.
+    /// Highest number of a request.
     highest: u32,
+    /// Send time of that request, on the sender's clock.
     highest_sent: i64,
     last_answer: u32,
     last_sent: Option<i64>,

@@ -147,8 +147,8 @@ impl StampSender {
         self.far_stamps
     }
 
-    /// Parses an answer that is truncated to the length of its request. The quality of the clock behind its
-    /// send time is unknown. Its number is that of the request, or the reflector's own.
+    /// Parses an answer that is truncated to the length of its request. It does not describe the clock of its
+    /// send time. Its number is that of the request, or the reflector's own.
     fn truncated(&self, datagram: &[u8]) -> DatagramKind {
         let short = |bytes: usize| bytes < self.layout.least_answer();
         let fields =

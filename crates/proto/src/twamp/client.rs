@@ -95,7 +95,7 @@ pub enum TwampClientEvent {
     Granted(TwampGrant),
     /// All sessions are granted. [`TwampClientInput::Start`] begins the test.
     Ready,
-    /// Packets are answered from now on.
+    /// The test has started: packets are answered.
     Started,
     /// The conversation ended normally; the connection may be closed.
     Over,
@@ -117,8 +117,9 @@ pub struct Client {
     deadline: SteadyTime,
     connection: AmpConnection,
     set_up: Option<SetUp>,
-    /// Number of requests sent, and of sessions granted.
+    /// Number of requests sent.
     asked: usize,
+    /// Number of sessions granted.
     granted: usize,
     say_start: bool,
     say_stop: bool,
@@ -182,9 +183,9 @@ impl Client {
                     return Ok(false);
                 };
                 let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
                 if self.granted >= self.asked {
-                    return Err(AmpFailure::Unasked(step));
+                    return Err(AmpFailure::Unexpected(step));
                 }
                 self.grant(&answer)?;
                 let next = if self.granted == self.config.sessions.len() {
@@ -209,7 +210,7 @@ impl Client {
                 if self.connection.incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(AmpFailure::Unasked(step));
+                return Err(AmpFailure::Unexpected(step));
             }
         }
         Ok(true)
@@ -228,8 +229,8 @@ impl Client {
         Ok(())
     }
 
-    fn request(&self, wish: &TwampSessionSpec, now: Tick) -> RequestSession {
-        let (sender, receiver) = wish.addresses;
+    fn request(&self, spec: &TwampSessionSpec, now: Tick) -> RequestSession {
+        let (sender, receiver) = spec.addresses;
         RequestSession {
             version: if receiver.is_ipv6() { 6 } else { 4 },
             command: command::REQUEST_TW_SESSION,
@@ -237,16 +238,16 @@ impl Client {
             conf_receiver: 0,
             slots: 0,
             packets: 0,
-            sender_port: wish.sender_port,
-            receiver_port: wish.receiver_port,
+            sender_port: spec.sender_port,
+            receiver_port: spec.receiver_port,
             sender,
             receiver,
             sid: Sid::NONE,
-            padding: wish.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
+            padding: spec.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
             // Some servers delay a session until this time on their own clock, so it is not in the future.
             start: NtpTime::from(now.wall),
-            timeout: NtpTime::from_span(wish.timeout),
-            type_p: u32::from(wish.dscp.value()) << 24,
+            timeout: NtpTime::from_span(spec.timeout),
+            type_p: u32::from(spec.dscp.value()) << 24,
         }
     }
 }
@@ -299,8 +300,8 @@ impl Machine for Client {
         match step {
             // One request at a time, because some servers read only one.
             AmpStep::Request if self.asked == self.granted => {
-                let Some(wish) = self.config.sessions.get(self.asked) else { return false };
-                self.request(wish, now).write(&mut message);
+                let Some(spec) = self.config.sessions.get(self.asked) else { return false };
+                self.request(spec, now).write(&mut message);
                 self.asked += 1;
             }
             AmpStep::Start if self.say_start => {

@@ -30,7 +30,7 @@ pub struct TwampRules {
     pub idle: Span,
     /// Time for which a test may be without a packet (REFWAIT).
     pub silence: Span,
-    /// Maximum time for which late packets are answered, whatever the client requests.
+    /// Maximum time for which late packets are answered, even if the client requests more.
     pub linger: Span,
 }
 
@@ -104,7 +104,7 @@ pub enum TwampServerInput<'a> {
 pub enum TwampServerEvent {
     /// Open a socket. Answer with [`TwampServerInput::Opened`] before any other input.
     Open(TwampOpenRequest),
-    /// Answer packets of all sessions from now on.
+    /// Begin to answer packets of all sessions.
     Start,
     /// Stop answering, for each session after its [`linger`](TwampOpenRequest::linger).
     Stop,
@@ -137,7 +137,7 @@ pub struct Server {
     deadline: SteadyTime,
     connection: AmpConnection,
     /// Encrypted messages in the order in which they must be written.
-    saying: VecDeque<Vec<u8>>,
+    queued: VecDeque<Vec<u8>>,
     sessions: usize,
     named: u32,
     events: VecDeque<TwampServerEvent>,
@@ -165,7 +165,7 @@ impl Server {
             started,
             state: TwampServerState::SetUp,
             connection: AmpConnection::default(),
-            saying: VecDeque::from([greeting]),
+            queued: VecDeque::from([greeting]),
             sessions: 0,
             named: 0,
             events: VecDeque::new(),
@@ -183,7 +183,7 @@ impl Server {
     fn send_signed(&mut self, message: &[u8]) {
         let mut bytes = Vec::with_capacity(message.len() + BLOCK);
         self.connection.outgoing.put_signed(message, &mut bytes);
-        self.saying.push_back(bytes);
+        self.queued.push_back(bytes);
     }
 
     /// Reads one message. Returns `Ok(false)` if it is not complete yet.
@@ -194,7 +194,7 @@ impl Server {
                 let entry = self.rules.entry(&self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
                 if !answer.is_empty() {
-                    self.saying.push_back(answer);
+                    self.queued.push_back(answer);
                 }
                 if !let_in? {
                     return Ok(false);
@@ -352,7 +352,7 @@ impl Machine for Server {
     }
 
     fn poll_transmit(&mut self, _now: Tick, out: &mut Vec<u8>) -> bool {
-        match self.saying.pop_front() {
+        match self.queued.pop_front() {
             Some(bytes) => {
                 out.extend(bytes);
                 true

@@ -22,7 +22,7 @@ fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(WALL + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
-fn wish(mode: SecurityMode) -> TwampSessionSpec {
+fn spec(mode: SecurityMode) -> TwampSessionSpec {
     let (sender, receiver) = (PEER.parse().unwrap(), LOCAL.parse().unwrap());
     let (sender, receiver): (core::net::SocketAddr, core::net::SocketAddr) = (sender, receiver);
     TwampSessionSpec {
@@ -39,7 +39,7 @@ fn config(mode: SecurityMode, sessions: usize) -> TwampOptions {
     TwampOptions {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
-        sessions: vec![wish(mode); sessions],
+        sessions: vec![spec(mode); sessions],
         step_timeout: Span::seconds(5),
         random: core::array::from_fn(|i| i as u8),
     }
@@ -76,8 +76,8 @@ impl Pair {
         }
     }
 
-    /// Transfers bytes in pieces in both directions until no side sends any more. After `messages` messages
-    /// the rest is lost. Returns the number transferred.
+    /// Transfers bytes in pieces in both directions until neither side sends. After `messages` messages the
+    /// rest is lost. Returns the number transferred.
     fn run(&mut self, now: Tick, piece: usize, messages: usize) -> usize {
         let mut transferred = 0;
         loop {
@@ -295,7 +295,7 @@ fn every_refusal_has_its_words() {
     };
     let failure = refused(&keyed, ok);
     assert!(
-        failure.to_string().contains("authenticated, encrypted, mixed; open is not possible: give a user"),
+        failure.to_string().contains("authenticated, encrypted, mixed; open is not among them: give a user"),
         "{failure}"
     );
     let denied = |name: &'static str, secret: &'static [u8]| {

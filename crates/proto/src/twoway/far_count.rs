@@ -1,7 +1,7 @@
 //! [`FarCount`]: derives losses by direction from the far host's numbering of its answers.
 //!
-//! A number that is never received belongs to an answer lost on the way back. Between two received answers,
-//! the number of requests without an answer is compared with the number of missing numbers. If no number is
+//! A number that is never received belongs to an answer that was lost. Between two received answers, the
+//! number of requests without an answer is compared with the number of missing numbers. If no number is
 //! missing, the far host did not receive these requests. If as many numbers are missing as requests, it
 //! answered them all. Otherwise the losses in each direction are known, but not which request was lost where.
 
@@ -31,11 +31,11 @@ pub(super) struct FarCount {
     /// Number of different numbers received.
     distinct: u64,
     /// Bits for the latest numbers, set if received.
-    came: Box<[u64]>,
+    received: Box<[u64]>,
     /// Number of settled requests without an answer.
     unanswered: u64,
     /// Number of these requests that the far host answered.
-    answered_in_vain: u64,
+    answers_lost: u64,
     /// Number of requests without an answer since the last answered one.
     open: Option<u32>,
     /// Highest number of the settled answers.
@@ -59,9 +59,9 @@ impl FarCount {
             highest: 0,
             highest_seq: -1,
             distinct: 0,
-            came: vec![0; (2 * room).div_ceil(64)].into(),
+            received: vec![0; (2 * room).div_ceil(64)].into(),
             unanswered: 0,
-            answered_in_vain: 0,
+            answers_lost: 0,
             open: None,
             front: None,
             runs: Vec::with_capacity(early),
@@ -99,18 +99,18 @@ impl FarCount {
     }
 
     fn window(&self) -> i64 {
-        self.came.len() as i64 * 64
+        self.received.len() as i64 * 64
     }
 
     /// True if `number` was received, as far as remembered.
-    fn came(&self, number: i64) -> bool {
+    fn was_received(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest
             && number > self.highest - self.window()
-            && self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+            && self.received[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Records that `number` was received. All numbers up to it are remembered from then on.
+    /// Records that `number` was received. All numbers up to it are remembered afterwards.
     fn mark(&mut self, number: i64) {
         let window = self.window();
         if number <= self.highest - window {
@@ -118,11 +118,11 @@ impl FarCount {
         }
         for passed in (self.highest + 1).max(number - window + 1)..=number {
             let bit = passed.rem_euclid(window);
-            self.came[bit as usize / 64] &= !(1 << (bit % 64));
+            self.received[bit as usize / 64] &= !(1 << (bit % 64));
         }
         self.highest = self.highest.max(number);
         let bit = number.rem_euclid(window);
-        self.came[bit as usize / 64] |= 1 << (bit % 64);
+        self.received[bit as usize / 64] |= 1 << (bit % 64);
     }
 
     /// Records answer `far` to request `seq`. `before` is the number of an earlier answer to the request, and
@@ -146,7 +146,7 @@ impl FarCount {
         }
         let number = self.unwrap(far);
         self.stateful |= far != seq;
-        if self.came(number) {
+        if self.was_received(number) {
             // The same answer again. If it was for another request, the count was restarted.
             self.counts.down_duplicates += u64::from(before.is_some());
             self.broken |= before.is_none() && self.stateful;
@@ -178,9 +178,10 @@ impl FarCount {
         let front = self.front.unwrap_or(self.base - 1);
         if let Some(first) = self.open.take() {
             let length = seq - first;
-            let missing = (front + 1..number).filter(|n| !self.came(*n)).take(length as usize).count() as u32;
+            let missing =
+                (front + 1..number).filter(|n| !self.was_received(*n)).take(length as usize).count() as u32;
             self.unanswered += u64::from(length);
-            self.answered_in_vain += u64::from(missing);
+            self.answers_lost += u64::from(missing);
             // If the count began before the test its start is a guess, and so are conclusions from the order
             // of reordered packets.
             let known = number > front && (first > 0 || self.base == 0);
@@ -204,9 +205,9 @@ impl FarCount {
         let numbers = (self.highest - self.base + 1).max(0) as u64;
         let missing = numbers.saturating_sub(self.distinct);
         // Numbers may be missing without a request: those of answers to duplicates, or to reordered requests.
-        // The latter would reduce the losses on the way there by the same number.
+        // The latter would reduce the losses of requests by the same number.
         let up_lost = self.unanswered.saturating_sub(missing);
-        let either = self.unanswered - up_lost - self.answered_in_vain.min(self.unanswered - up_lost);
+        let either = self.unanswered - up_lost - self.answers_lost.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
         if let Some(first) = self.open.filter(|_| self.runs.len() < MAX_RUNS) {
             let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);

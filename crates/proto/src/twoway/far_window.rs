@@ -1,7 +1,7 @@
 //! [`FarWindow`]: derives the direction of each loss from the far host's reports of the latest requests
 //! received.
 //!
-//! If the request was received, the loss is on the way back, otherwise on the way there. A host may forget
+//! If the request was received, its answer was lost; otherwise the request was lost. A host may forget
 //! requests it received, as irtt's server does when a request is reordered: if a window denies a request that
 //! was answered, its other denials are ignored.
 
@@ -20,7 +20,7 @@ enum RequestFate {
     Unknown,
     /// The request had not been received when a later one was answered.
     Missing,
-    Came,
+    Received,
 }
 
 /// Windows of one far host in one test. Memory is allocated once.
@@ -30,7 +30,7 @@ pub(super) struct FarWindow {
     /// Fates by sequence number modulo a power of two.
     fates: Box<[RequestFate]>,
     runs: Vec<LossRun>,
-    /// Losses on the way there, on the way back, and in an unknown direction.
+    /// Losses up, down, and in an unknown direction.
     lost: [u64; 3],
 }
 
@@ -43,34 +43,34 @@ impl FarWindow {
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
 
-    fn place(&self, seq: u32) -> usize {
+    fn slot(&self, seq: u32) -> usize {
         seq as usize & (self.fates.len() - 1)
     }
 
     /// Records that request `seq` is sent. It replaces the request in the same slot.
     pub(super) fn sent(&mut self, seq: u32) {
-        let place = self.place(seq);
-        self.fates[place] = RequestFate::Unknown;
+        let slot = self.slot(seq);
+        self.fates[slot] = RequestFate::Unknown;
     }
 
     /// Records the window in the answer to `seq`: bit k is about request seq − k.
     pub(super) fn note(&mut self, seq: u32, window: u64) {
         self.has_windows = true;
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
-        let came = |back: u32| window >> back & 1 == 1;
-        let denies_what_came =
-            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == RequestFate::Came);
+        let received = |back: u32| window >> back & 1 == 1;
+        let denies_received = (0..covered)
+            .any(|back| !received(back) && self.fates[self.slot(seq - back)] == RequestFate::Received);
         for back in 0..covered {
-            let place = self.place(seq - back);
-            match self.fates[place] {
-                _ if came(back) => self.fates[place] = RequestFate::Came,
-                RequestFate::Unknown if !denies_what_came => self.fates[place] = RequestFate::Missing,
+            let slot = self.slot(seq - back);
+            match self.fates[slot] {
+                _ if received(back) => self.fates[slot] = RequestFate::Received,
+                RequestFate::Unknown if !denies_received => self.fates[slot] = RequestFate::Missing,
                 _ => {}
             }
         }
-        // The request was answered, whatever its window reports.
-        let place = self.place(seq);
-        self.fates[place] = RequestFate::Came;
+        // The request was answered, even if its window denies it.
+        let slot = self.slot(seq);
+        self.fates[slot] = RequestFate::Received;
     }
 
     /// Settles request `seq`, the next in order: it was answered, or never.
@@ -78,9 +78,9 @@ impl FarWindow {
         if !self.has_windows || answered {
             return;
         }
-        let (way, count) = match self.fates[self.place(seq)] {
+        let (way, count) = match self.fates[self.slot(seq)] {
             RequestFate::Missing => (LossSide::Up, 0),
-            RequestFate::Came => (LossSide::Down, 1),
+            RequestFate::Received => (LossSide::Down, 1),
             RequestFate::Unknown => (LossSide::Either, 2),
         };
         self.lost[count] += 1;
@@ -92,8 +92,7 @@ impl FarWindow {
         }
     }
 
-    /// Returns the losses on the way there, on the way back and in an unknown direction, with the bursts;
-    /// `None` without windows.
+    /// Returns the losses up, down and in an unknown direction, with the bursts; `None` without windows.
     pub(super) fn finish(&self) -> Option<([u64; 3], &[LossRun])> {
         self.has_windows.then_some((self.lost, &self.runs))
     }

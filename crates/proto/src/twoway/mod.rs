@@ -14,7 +14,7 @@ pub mod request_table;
 #[cfg(test)]
 mod sim;
 
-pub use pinger::{PingPlan, Pinger, Transmit};
+pub use pinger::{Overdue, PingPlan, Pinger, Transmit};
 pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
@@ -133,7 +133,7 @@ pub trait Protocol {
     }
 
     /// True if the far host must number its answers itself, from 0. Then numbers equal to those of the
-    /// requests mean that no request was lost on the way there.
+    /// requests mean that no request was lost.
     fn counts_answers(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@ use crate::twoway::request_table::{AnswerMatch, RequestTable};
 use crate::twoway::{ConversationState, DatagramKind, DepartureNotice, Protocol};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
-use jitlat_core::twoway::NotAnswers;
-use jitlat_core::{PacketRecord, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
+use jitlat_core::twoway::{NotAnswers, ScheduleShift};
+use jitlat_core::{PacketRecord, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
 /// Maximum number of answers that wait for a later report.
@@ -31,7 +31,28 @@ pub struct PingPlan {
     pub wait: Option<Span>,
     /// Maximum time that an answer may take.
     pub timeout: Span,
+    /// What is done about requests whose time passed while this host did nothing.
+    pub overdue: Overdue,
 }
+
+/// What is done about requests that are more than a period late, and more than [`MAX_LATENESS`]: after a stall of this
+/// host. Sent at once they would be a burst, of which a rate limit on the path or at the far host can drop a part: irtt's
+/// server answers no more than one request every 10 ms by default, apart from a few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overdue {
+    /// The rest of the schedule is moved by the length of the stall: all requests are sent, and the test takes longer.
+    #[default]
+    Space,
+    /// They are not sent, and the schedule stays: the test takes no longer, and has fewer requests. For periodic schedules;
+    /// the rest of a random one is moved.
+    Skip,
+    /// They are sent at once.
+    Send,
+}
+
+/// Lateness up to which a request counts as sent on time whatever the period: waking up can take a few milliseconds on a
+/// busy host.
+const MAX_LATENESS: Span = Span::millis(5);
 
 /// A packet that the driver must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +86,11 @@ pub struct Pinger<P> {
     protocol: P,
     plan: PingPlan,
     deadlines: Deadlines,
+    /// Sum of `shifts`.
+    moved: Span,
+    shifts: Vec<ScheduleShift>,
+    /// Requests of the schedule that are not sent.
+    skipped: u64,
     state: PingerState,
     next: u32,
     due: SteadyTime,
@@ -115,6 +141,9 @@ impl<P: Protocol> Pinger<P> {
         Pinger {
             protocol,
             deadlines,
+            moved: Span::ZERO,
+            shifts: Vec::new(),
+            skipped: 0,
             plan,
             state: PingerState::Opening,
             next: 0,
@@ -291,8 +320,20 @@ impl<P: Protocol> Pinger<P> {
         if self.state != PingerState::Sending || now.steady < self.due || waiting {
             return None;
         }
+        if self.is_overdue(now.steady) {
+            match self.plan.overdue {
+                Overdue::Skip if self.plan.spec.schedule() == Schedule::Periodic => {
+                    self.skip_to(now.steady);
+                    if now.steady < self.due {
+                        return None;
+                    }
+                }
+                Overdue::Space | Overdue::Skip => self.move_schedule(now.steady - self.due),
+                Overdue::Send => {}
+            }
+        }
         let seq = self.next;
-        let last = seq + 1 >= self.plan.spec.packets();
+        let last = self.deadlines.len() == 0;
         self.protocol.request(seq, last, now.wall, out);
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
@@ -300,11 +341,36 @@ impl<P: Protocol> Pinger<P> {
             self.until = Some(now.steady + self.plan.timeout);
         }
         match (self.deadlines.next(), self.start) {
-            (Some(next), Some(start)) => self.due = start + next,
+            (Some(next), Some(start)) => self.due = start + next + self.moved,
             _ if self.plan.wait.is_none() => self.finish_sending(now),
             _ => {}
         }
         Some(Transmit::Request(seq))
+    }
+
+    fn is_overdue(&self, now: SteadyTime) -> bool {
+        self.plan.wait.is_none() && now - self.due > self.plan.spec.period().max(MAX_LATENESS)
+    }
+
+    /// Makes the next request and all later ones due later.
+    fn move_schedule(&mut self, by: Span) {
+        self.due = self.due + by;
+        self.moved = self.moved + by;
+        self.shifts.push(ScheduleShift { seq: self.next, by });
+    }
+
+    /// Leaves out the requests that were due before `now`. The last one is always sent: protocols mark it.
+    fn skip_to(&mut self, now: SteadyTime) {
+        let (Some(start), due) = (self.start, self.due) else { return };
+        while self.due < now
+            && let Some(next) = self.deadlines.next()
+        {
+            self.due = start + next + self.moved;
+            self.skipped += 1;
+        }
+        if self.due > due {
+            self.shifts.push(ScheduleShift { seq: self.next, by: self.due - due });
+        }
     }
 
     /// Records the kernel's timestamp of request `seq` entering the queue of the interface.
@@ -440,6 +506,8 @@ impl<P: Protocol> Pinger<P> {
             not_answers: self.not_answers(),
             records: self.records,
             sent: self.sent,
+            shifts: self.shifts,
+            skipped: self.skipped,
             requests: self.requests,
             protocol: self.protocol,
         }
@@ -455,6 +523,10 @@ pub struct PingOutcome<P> {
     pub records: Recording,
     /// Kernel transmit timestamps; [`SentStamps::join`] adds them to the records.
     pub sent: SentStamps,
+    /// Changes of the schedule after stalls of this host, ascending by number.
+    pub shifts: Vec<ScheduleShift>,
+    /// Requests of the schedule that were never sent.
+    pub skipped: u64,
     /// Requests and answers.
     pub requests: RequestTable,
     /// Counts of datagrams that were not answers.

@@ -179,8 +179,8 @@ impl RequestTable {
         self.far.note_probe(seq, far_seq);
     }
 
-    /// Declares that the far host numbers its answers itself (TWAMP requires it). Then equal numbers mean no
-    /// loss on the way there, rather than no count.
+    /// Declares that the far host numbers its answers itself (TWAMP requires it). Then equal numbers mean
+    /// that no request was lost, rather than that there is no count.
     pub(crate) fn declare_stateful(&mut self) {
         self.far.declare_stateful();
     }

@@ -17,7 +17,7 @@ const AHEAD: i64 = 250_000_000;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let period = Span::millis(10);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1) }
+    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1), overdue: Overdue::Space }
 }
 
 /// Effect of the path on the k-th packet of one direction: the delay of each copy, ns.
@@ -93,6 +93,60 @@ fn open_loop_keeps_its_schedule_whatever_is_lost() {
     assert_eq!(took, 190_000_000 + 1_000_000_000 + probe, "{waited}");
 }
 
+/// Send times of 20 requests of one every 10 ms, in ms, by a host that did nothing from 35 ms to 138 ms.
+fn around_a_stall(overdue: Overdue) -> (Vec<i64>, PingOutcome<crate::stamp::StampSender>) {
+    let mut pinger = Pinger::new(stamp_sender(), PingPlan { overdue, ..plan(20, None) }, StampSource::User);
+    let (mut now, mut sent) = (0, Vec::new());
+    while !pinger.is_over() {
+        pinger.handle_timeout(tick(now));
+        let mut out = Vec::new();
+        while let Some(what) = pinger.poll_transmit(tick(now), &mut out) {
+            if matches!(what, Transmit::Request(_)) {
+                sent.push(now / 1_000_000);
+            }
+        }
+        let Some(due) = pinger.poll_timeout() else { break };
+        now = now.max(due.0);
+        if (35_000_000..138_000_000).contains(&now) {
+            now = 138_000_000;
+        }
+    }
+    (sent, pinger.finish_up())
+}
+
+#[test]
+fn overdue_requests_are_not_sent_in_one_burst() {
+    let shift = |seq, ms| ScheduleShift { seq, by: Span::millis(ms) };
+    let (sent, out) = around_a_stall(Overdue::Space);
+    let moved: Vec<i64> = (0..4).map(|k| 10 * k).chain((0..16).map(|k| 138 + 10 * k)).collect();
+    assert_eq!((sent, out.shifts, out.skipped), (moved, vec![shift(4, 98)], 0));
+
+    let (sent, out) = around_a_stall(Overdue::Skip);
+    let kept: Vec<i64> = (0..20).map(|k| 10 * k).filter(|at| !(40..140).contains(at)).collect();
+    assert_eq!((sent, out.requests.sent(), out.shifts), (kept, 10, vec![shift(4, 100)]));
+    assert_eq!(out.skipped, 10);
+
+    let (sent, out) = around_a_stall(Overdue::Send);
+    assert_eq!(sent.iter().filter(|at| **at == 138).count(), 10);
+    assert_eq!((sent.len(), out.shifts, out.skipped), (20, vec![], 0));
+}
+
+#[test]
+fn the_last_request_is_sent_after_any_stall() {
+    let plan = PingPlan { overdue: Overdue::Skip, ..plan(20, None) };
+    let mut pinger = Pinger::new(stamp_sender(), plan, StampSource::User);
+    let mut out = Vec::new();
+    let mut at = |now| {
+        pinger.handle_timeout(tick(now));
+        out.clear();
+        pinger.poll_transmit(tick(now), &mut out)
+    };
+    assert_eq!(at(0), Some(Transmit::Request(0)));
+    assert_eq!(at(9_000_000_000), Some(Transmit::Request(1)), "the twentieth of the schedule");
+    assert_eq!(at(9_000_000_000), None);
+    assert_eq!((pinger.requests().sent(), pinger.finish_up().skipped), (2, 18));
+}
+
 #[test]
 fn stop_and_wait_sends_when_the_answer_is_there() {
     let (out, took) = run(stamp_sender(), plan(5, Some(Span::millis(2))), &mut stamp_far(0), PLAIN, PLAIN);
@@ -165,7 +219,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
             assert_eq!(processing, accepted.then_some(Span(7000)));
         }
         use lamp::client::FollowUpState as F;
-        let want = [F::Unasked, F::Accepted, F::Denied];
+        let want = [F::NotRequested, F::Accepted, F::Denied];
         let k = follow_up.map_or(0, |f| if f == lamp::LampFollowUp::Application { 1 } else { 2 });
         assert_eq!(out.protocol.follow_up(), want[k]);
     }

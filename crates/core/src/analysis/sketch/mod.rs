@@ -60,7 +60,8 @@ pub struct Sketch {
     sums: CoMoments,
     pub extent: PacketExtent,
     delays: LogHistogram,
-    /// How often values moved from one bucket to another, which happens when another part is merged.
+    /// Number of times that values moved from one bucket to another, which happens when another part is
+    /// merged.
     moved: u32,
     /// States of the metrics, in the order of their list.
     #[serde(default)]
@@ -115,21 +116,21 @@ impl Sketch {
         let begin = accepted.runs().next().map_or(0, |run| run.start);
         let numbers =
             end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
-        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
+        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the end of the test")?;
         let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
         require(head, "first rows of another test")?;
         let counted = came.checked_add(read.copies.total).and_then(|c| c.checked_add(read_of.invalid));
-        require(counted == Some(rows), "counts that do not add up")?;
+        require(counted == Some(rows), "inconsistent counts")?;
         let kept = read.moments.is_possible(n)
             && read.sums.is_possible(n)
             && read.extent.is_possible(n, packets)
             && read.delays.is_possible(n)
             && read.delays.is_as_precise_as(&self.delays);
-        require(kept, "sums that do not add up")?;
+        require(kept, "inconsistent sums")?;
         let all = self.metrics.restore(&read.metrics, n);
-        require(all, "metrics of another version, or that do not add up: analyse the logs again")?;
+        require(all, "metrics of another version or inconsistent metrics: analyse the logs again")?;
         let copies = read.copies.is_possible(accepted, read.forgotten);
-        require(copies && read.losses.is_possible(read.forgotten), "losses or copies that do not add up")?;
+        require(copies && read.losses.is_possible(read.forgotten), "inconsistent losses or copies")?;
         let stretches = match (self.stretches.take(), read.stretches) {
             (Some(mut begun), Some(read)) => {
                 begun.restore(*read, rows)?;

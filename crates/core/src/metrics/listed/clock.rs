@@ -58,7 +58,7 @@ impl Metric for ClockMetric {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.clock().offset_ns),
         )
-        .about("estimated clock of the server less that of the client")
+        .about("estimated clock offset: server minus client")
         .source("RFC 5905 §8")
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -82,19 +82,19 @@ impl Metric for ClockMetric {
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
             "client-clock-step",
-            "client clock set by",
+            "client clock step",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.clock.client.step_ns),
         )
-        .about("how far the client's clock was set during the test")
+        .about("step of the client's clock during the test")
         .only(Applies::TESTS),
         Scalar::new(
             "server-clock-step",
-            "server clock set by",
+            "server clock step",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.clock.server.step_ns),
         )
-        .about("how far the server's clock was set during the test")
+        .about("step of the server's clock during the test")
         .only(Applies::TESTS),
     ];
 
@@ -121,7 +121,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Ppm,
             ScalarGetter::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
         )
-        .about("slope of the lower hull of delay over send time: the clocks' relative skew, where it is one")
+        .about("slope of the lower hull of delay over send time: the relative clock skew, unless a queue causes it")
         .source("Moon, Skelly and Towsley 1999")
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -130,7 +130,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| deskewed(s, 99_000)),
         )
-        .about("99th percentile of PDV with the skew of the clocks taken out, where it matters")
+        .about("99th percentile of PDV after removal of the clock skew, if that is not negligible")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -139,7 +139,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| deskewed(s, 100_000)),
         )
-        .about("largest PDV with the skew of the clocks taken out, where it matters")
+        .about("largest PDV after removal of the clock skew, if that is not negligible")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
     ];

@@ -40,9 +40,9 @@ macro_rules! student {
         )
         .about(concat!(
             $side,
-            " end of Student's ",
+            " limit of Student's ",
             $level,
-            " % interval of the mean delay: of independent packets only"
+            " % interval of the mean delay, assuming independent packets"
         ))
         .lower_is_better()
         .only(Applies::WHOLE)
@@ -69,25 +69,25 @@ impl Metric for ConfidenceMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| s.test()?.inference.effective_n),
         )
-        .about("independent packets that would give the mean the same precision")
+        .about("number of independent packets that would give the mean the same precision")
         .higher_is_better()
         .only(Applies::WHOLE),
         Scalar::new(
             "latency-mean-low",
-            "mean at least",
+            "mean from (batches)",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
         )
-        .about("lower end of the 95 % interval of the mean delay, by batches")
+        .about("lower limit of the 95 % interval of the mean delay, from batch means")
         .lower_is_better()
         .only(Applies::WHOLE),
         Scalar::new(
             "latency-mean-high",
-            "mean at most",
+            "mean to (batches)",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
         )
-        .about("upper end of the 95 % interval of the mean delay, by batches")
+        .about("upper limit of the 95 % interval of the mean delay, from batch means")
         .lower_is_better()
         .only(Applies::WHOLE),
         student!(mean_ci90, "90", low),

@@ -62,7 +62,7 @@ impl Metric for Pdv {
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
-            .about("standard deviation of delay above the smallest delay: that of delay")
+            .about("standard deviation of delay above the smallest delay, equal to that of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
         Scalar::new(
@@ -152,11 +152,11 @@ impl Metric for Latency {
         .lower_is_better(),
         Scalar::new(
             "latency-densest",
-            "latency densest",
+            "latency robust mode",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| s.latency().half_sample_mode),
         )
-        .about("half-sample mode of raw delay: the densest half of the sample, again and again")
+        .about("half-sample mode of raw delay: the densest half of the sample, repeatedly")
         .source("Bickel and Fruehwirth 2006")
         .lower_is_better(),
     ];

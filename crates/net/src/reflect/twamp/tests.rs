@@ -115,7 +115,12 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Span::millis(2),
                         Schedule::Periodic,
                     );
-                    let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(5) };
+                    let plan = PingPlan {
+                        spec: spec.unwrap(),
+                        wait: None,
+                        timeout: Span::seconds(5),
+                        overdue: jitlat_proto::twoway::Overdue::Space,
+                    };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.requests.answered(), 20, "{mode}");

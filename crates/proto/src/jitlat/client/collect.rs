@@ -10,16 +10,16 @@ use jitlat_core::metrics::seqset::SeqSet;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadResults {
     /// The chunks are not consecutive.
-    #[error("chunk {index} where {due} was due")]
+    #[error("chunk {index} arrived instead of chunk {due}")]
     Order { index: u32, due: u32 },
     /// There are more results than the test has packets.
-    #[error("more than the {0} results that there can be")]
+    #[error("more than the maximum of {0} results")]
     TooMany(usize),
     /// The server sent results of packets that it did not send.
-    #[error("records of a flow received here")]
+    #[error("records of a flow that this host received")]
     NotIts,
     /// The counts in the summary differ from the received results.
-    #[error("{had} results in {chunks} chunks came of {of} results in {of_chunks} chunks")]
+    #[error("received {had} of {of} results in {chunks} of {of_chunks} chunks")]
     Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
     /// The checksum does not match the received results.
     #[error("the checksum over all results is wrong")]

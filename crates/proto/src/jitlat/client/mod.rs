@@ -167,11 +167,11 @@ pub enum ConversationFailure {
         during: &'static str,
         /// Time that the client waited.
         after: Span,
-        /// What to try.
+        /// Advice for the user.
         hint: Option<&'static str>,
     },
     /// The server sent invalid data.
-    #[error("the server sent something this program cannot read while {during}: {detail}")]
+    #[error("the server sent invalid data while {during}: {detail}")]
     Malformed {
         /// The step that was in progress.
         during: &'static str,

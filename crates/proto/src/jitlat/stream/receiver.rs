@@ -147,8 +147,9 @@ pub struct StreamReceiver {
     noise: u64,
     sentinels: u64,
     in_order: u32,
-    /// Number of arrivals, and their limit; `None`: no limit.
+    /// Number of arrivals.
     arrivals: u64,
+    /// Limit on the number of arrivals; `None`: no limit.
     allowance: Option<ArrivalLimit>,
 }
 
@@ -263,7 +264,7 @@ impl StreamReceiver {
     /// Returns the time at which to call [`status`](StreamReceiver::status) again if nothing arrives, on the
     /// steady clock.
     pub fn deadline(&self) -> SteadyTime {
-        // The first packet is due at once, whatever the period.
+        // The first packet is due at once, regardless of the period.
         let silence = if self.received == 0 {
             FIRST_PACKET_TIMEOUT.min(self.timeouts.silence)
         } else {

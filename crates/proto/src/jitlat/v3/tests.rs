@@ -580,11 +580,11 @@ fn feedback_is_small_and_its_delays_are_in_order() {
     bytes.clear();
     server.encode(&Message::Feedback(FlowId(0), so_far), &mut bytes);
     assert!(bytes.len() < 200, "{} bytes", bytes.len());
-    let place = bytes.windows(8).position(|w| w == 8i64.to_be_bytes()).unwrap();
+    let index = bytes.windows(8).position(|w| w == 8i64.to_be_bytes()).unwrap();
     client.feed(&bytes);
     assert_eq!(client.decode(), Ok(Some(Message::Feedback(FlowId(0), so_far))));
     // Makes the largest delay smaller than the others.
-    bytes[place] = 0x80;
+    bytes[index] = 0x80;
     client.feed(&bytes);
     assert_eq!(client.decode(), Err(DecodeError::Field("FEEDBACK", "order of delays")));
 }

@@ -63,7 +63,7 @@ impl Message {
     }
 
     /// Sends the client's message.
-    pub(super) fn say_command(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
+    pub(super) fn send_command(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(session, _) => {
@@ -80,7 +80,7 @@ impl Message {
     }
 
     /// Sends the server's message.
-    pub(super) fn say_answer(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
+    pub(super) fn send_answer(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(_, answer) => answer.write(&mut bytes),

@@ -82,21 +82,21 @@ fn captures() -> Vec<Capture> {
 }
 
 impl Recorded {
-    fn said(&self, to_server: bool) -> Vec<u8> {
-        let said = self.payloads.iter().filter(|p| p.to_server == to_server);
-        said.flat_map(|p| p.bytes.iter().copied()).collect()
+    fn stream(&self, to_server: bool) -> Vec<u8> {
+        let sent = self.payloads.iter().filter(|p| p.to_server == to_server);
+        sent.flat_map(|p| p.bytes.iter().copied()).collect()
     }
 
     fn greeting(&self) -> Greeting {
-        Greeting::parse(&self.said(false)).unwrap()
+        Greeting::parse(&self.stream(false)).unwrap()
     }
 
     fn set_up(&self) -> Option<SetUp> {
-        SetUp::parse(&self.said(true)).ok()
+        SetUp::parse(&self.stream(true)).ok()
     }
 
     fn server_start(&self) -> Option<ServerStart> {
-        ServerStart::parse(self.said(false).get(Greeting::LEN..)?).ok()
+        ServerStart::parse(self.stream(false).get(Greeting::LEN..)?).ok()
     }
 
     /// Returns the keys of a connection in a keyed mode.
@@ -124,8 +124,8 @@ impl Recorded {
                 side.1.protect(&keys, &iv);
             }
         }
-        streams.client.0.feed(self.said(true).get(SetUp::LEN..).unwrap_or_default());
-        streams.server.0.feed(self.said(false).get(Greeting::LEN + ServerStart::LEN..).unwrap_or_default());
+        streams.client.0.feed(self.stream(true).get(SetUp::LEN..).unwrap_or_default());
+        streams.server.0.feed(self.stream(false).get(Greeting::LEN + ServerStart::LEN..).unwrap_or_default());
         streams
     }
 

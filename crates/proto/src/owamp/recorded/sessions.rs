@@ -25,7 +25,7 @@ struct KnownSession {
     /// Time at which the client's Stop-Sessions crossed it.
     stopped: WallTime,
     /// Summaries of both sides at the end.
-    said: Vec<crate::owamp::SentSummary>,
+    summaries: Vec<crate::owamp::SentSummary>,
     /// Fetched data.
     data: Option<Arc<SessionData>>,
 }
@@ -43,15 +43,15 @@ fn known_sessions() -> Vec<KnownSession> {
             for message in &messages {
                 if let Message::Stop { client, server } = message {
                     stop = Some((
-                        recorded.said_at(offset),
+                        recorded.sent_at_offset(offset),
                         [client.sessions.clone(), server.sessions.clone()].concat(),
                     ));
                 }
                 let mut bytes = Vec::new();
-                message.say_command(&mut OutgoingBytes::default(), &mut bytes);
+                message.send_command(&mut OutgoingBytes::default(), &mut bytes);
                 offset += bytes.len();
             }
-            let Some((stopped, said)) = stop else { continue };
+            let Some((stopped, summaries)) = stop else { continue };
             for message in &messages {
                 let Message::Request(mut session, answer) = message.clone() else { continue };
                 if answer.accept != crate::amp::AcceptCode::Ok {
@@ -76,7 +76,7 @@ fn known_sessions() -> Vec<KnownSession> {
                     packets: packets.cloned().collect(),
                     session,
                     stopped,
-                    said: said.clone(),
+                    summaries: summaries.clone(),
                     data,
                 });
             }
@@ -87,20 +87,20 @@ fn known_sessions() -> Vec<KnownSession> {
 
 impl Recorded {
     /// Returns the capture time of the client's byte at `offset`.
-    fn said_at(&self, mut offset: usize) -> WallTime {
+    fn sent_at_offset(&self, mut offset: usize) -> WallTime {
         for payload in self.payloads.iter().filter(|p| p.to_server) {
             match offset.checked_sub(payload.bytes.len()) {
                 Some(left) => offset = left,
                 None => return WallTime(payload.at),
             }
         }
-        panic!("{}: the client said less", self.capture);
+        panic!("{}: the client sent less", self.capture);
     }
 }
 
 impl KnownSession {
     fn sent_by(&self, sid: Sid) -> crate::owamp::SentSummary {
-        self.said.iter().find(|s| s.sid == sid).unwrap().clone()
+        self.summaries.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
     /// Gives the packets to our receiver instead of owampd: those that owampd recorded at the recorded times,
@@ -195,10 +195,15 @@ fn packets_are_sent_by_the_recorded_schedule() {
             packets += 1;
             skipped = packet.seq + 1 - sender.sent();
         }
-        let said = known.sent_by(request.sid);
+        let summary = known.sent_by(request.sid);
         let ours = sender.stop();
-        assert_eq!((ours.next_seq, &ours.skips), (said.next_seq, &said.skips), "{}", known.name);
-        assert_eq!(skipped, said.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(), "{}", known.name);
+        assert_eq!((ours.next_seq, &ours.skips), (summary.next_seq, &summary.skips), "{}", known.name);
+        assert_eq!(
+            skipped,
+            summary.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(),
+            "{}",
+            known.name
+        );
     }
     assert!(packets > 550, "{packets}");
 }

@@ -23,7 +23,7 @@ pub(super) struct SimulatedEnd {
 }
 
 pub(super) enum EndWork {
-    /// Not started.
+    /// The end has not started.
     Waiting,
     Sending(Box<SessionSender>),
     Receiving(Box<SessionReceiver>),
@@ -41,7 +41,7 @@ impl SimulatedEnd {
         self.work = EndWork::Receiving(Box::new(receiver));
     }
 
-    /// Takes the receiver out of the end, if there is one.
+    /// Takes the receiver, if there is one.
     pub(super) fn end_receiving(&mut self) -> Option<SessionReceiver> {
         match core::mem::replace(&mut self.work, EndWork::Ended) {
             EndWork::Receiving(receiver) => Some(*receiver),
@@ -66,8 +66,8 @@ pub(super) fn stop_sending(ends: &mut [SimulatedEnd]) -> Vec<SentSummary> {
 }
 
 pub(super) fn finish(ends: &mut [SimulatedEnd], received: &PeerSummary) -> Option<SessionData> {
-    let end = ends.iter_mut().find(|end| end.session.sid() == received.said.sid)?;
-    end.end_receiving()?.finish(&received.said, received.at, ERROR).ok()
+    let end = ends.iter_mut().find(|end| end.session.sid() == received.summary.sid)?;
+    end.end_receiving()?.finish(&received.summary, received.at, ERROR).ok()
 }
 
 pub(super) fn abandon(ends: &mut [SimulatedEnd], at: WallTime) -> Vec<SessionData> {

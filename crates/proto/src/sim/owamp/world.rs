@@ -91,7 +91,7 @@ impl OwampWorld {
     }
 }
 
-/// What really happened to the packets of one session.
+/// Packets of one session, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SessionTruth {
     /// Direction of the packets, once granted.
@@ -114,14 +114,14 @@ pub struct OwampSimOutcome {
     pub data: BTreeMap<[u8; 16], Result<SessionData, Unusable>>,
     /// Reason why the server's conversation ended.
     pub server: Option<AmpEndReason>,
-    /// What really happened in each session.
+    /// Packets of each session, recorded by the simulation.
     pub truth: BTreeMap<[u8; 16], SessionTruth>,
     /// Number of test packets that the server sent to a host other than the client, or before the start.
     pub misdirected: u64,
     /// Number of test packets that the server sent.
     pub server_sent: u64,
     /// Number of bytes that the server sent on the control connection.
-    pub server_said: u64,
+    pub server_control_bytes: u64,
     /// True time at which nothing was left to do.
     pub took: Span,
     /// Number of events at the hosts.

@@ -118,13 +118,13 @@ pub(super) enum Stray {
     Near(Vec<u8>),
     /// These bytes from another host arrive at the far end.
     Far(Vec<u8>),
-    /// The far end's k-th packet is delivered once more.
+    /// The far end's k-th packet is delivered again.
     Again(usize),
-    /// The far end's k-th packet is delivered once more, from another port.
+    /// The far end's k-th packet is delivered again, from another port.
     Elsewhere(usize),
     /// The near end's k-th packet is delivered to the near end.
     Mirrored(usize),
-    /// The near end's k-th packet is delivered to the far end once more.
+    /// The near end's k-th packet is delivered to the far end again.
     AskedAgain(usize),
 }
 
@@ -147,7 +147,7 @@ pub(super) struct Answered {
     pub(super) returned: u64,
 }
 
-/// What really happened.
+/// Packets of a test, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     /// Send time of each request, and number of times that it reached the far end.

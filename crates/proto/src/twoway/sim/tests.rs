@@ -4,7 +4,7 @@
 use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
 use crate::irtt;
-use crate::twoway::Directions;
+use crate::twoway::{Directions, Overdue};
 use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -23,7 +23,7 @@ const AHEAD: i64 = 250 * MS;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE }
+    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE, overdue: Overdue::Space }
 }
 
 /// A path with a minimum delay of 5 ms.
@@ -214,7 +214,7 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 
 #[test]
 fn a_follow_up_finds_its_answer_among_later_ones() {
-    // Every other packet on the way back (the follow-ups) takes 43 ms longer, so four later answers arrive
+    // Every other packet from the far end (the follow-ups) takes 43 ms longer, so four later answers arrive
     // before it.
     let late = Choice::indices((2..200).map(|k| 2 * k));
     let down = PathModel {
@@ -231,7 +231,7 @@ fn a_follow_up_finds_its_answer_among_later_ones() {
 
 #[test]
 fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
-    // Loses every third of the follow-ups, which are every other packet on the way back.
+    // Loses every third of the follow-ups, which are every other packet from the far end.
     let every_third = Choice::indices((1..33).map(|k| 6 * k));
     let plan = plan(100, None);
     for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
@@ -338,7 +338,7 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE, overdue: Overdue::Space };
         for (up, down) in each_step(8) {
             let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));

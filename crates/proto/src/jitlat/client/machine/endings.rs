@@ -91,7 +91,7 @@ impl ClientMachine {
     }
 
     /// True if a new connection could bring results.
-    pub(super) fn worth_coming_back(&self) -> bool {
+    pub(super) fn can_fetch_later(&self) -> bool {
         self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
             && self.flows.iter().any(|f| !f.collection.is_complete())
@@ -99,7 +99,7 @@ impl ClientMachine {
 
     pub(super) fn retry(&mut self, now: Tick) {
         self.round = None;
-        if !self.worth_coming_back() || self.retries >= MAX_RETRIES || self.impatient {
+        if !self.can_fetch_later() || self.retries >= MAX_RETRIES || self.stop_waiting {
             self.lost = true;
             return self.conclude();
         }
@@ -126,7 +126,7 @@ impl ClientMachine {
         let text = match (nak.text.is_empty(), self.stage) {
             (false, _) => nak.text.clone(),
             (true, ClientStage::Requested) => {
-                "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
+                "no reason given (the server may be busy, or one of its limits forbids this test)".to_owned()
             }
             (true, _) => "no reason given".to_owned(),
         };
@@ -158,8 +158,8 @@ impl ClientMachine {
             return self.retry(now);
         }
         let hint = match (self.stage, self.config.terms.dialect) {
-            (ClientStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
-            (ClientStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+            (ClientStage::Greeting, Dialect::V3) => Some("try --classic if it is an older server"),
+            (ClientStage::Probing, Dialect::Classic) => Some("the server may not support RTT_PROBE"),
             _ => None,
         };
         let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));
@@ -172,8 +172,8 @@ impl ClientMachine {
             ClientStage::Over => {}
             ClientStage::Running if !again => self.cut_all(now),
             ClientStage::Running => {
-                // Do not wait for the server any more, only for the streams here.
-                self.impatient = true;
+                // Stop waiting for the server; wait only for the streams here.
+                self.stop_waiting = true;
                 self.connected = false;
                 self.outgoing.clear();
                 for i in 0..self.flows.len() {

@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
 const SERVER_WITHOUT_KEY: &str =
-    "the server has no key and cannot prove who it is: start it with --key-file, or leave the key out here";
-const WRONG_SERVER_KEY: &str = "the server's key is not the one given here";
+    "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
+const WRONG_SERVER_KEY: &str = "the server's key differs from the key given here";
 
 /// Client of one test.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct ClientMachine {
     server: HostFacts,
     interrupted: bool,
     /// True if the user has interrupted twice: stop waiting.
-    impatient: bool,
+    stop_waiting: bool,
     /// Reason why the test is not complete.
     reason: Option<String>,
     lost: bool,
@@ -64,8 +64,9 @@ pub struct ClientMachine {
     measured: bool,
     /// True if the server reports received packets while streams run.
     has_feedback: bool,
-    /// Time of the next keep-alive while slow streams run, and start time of the streams.
+    /// Time of the next keep-alive while slow streams run.
     alive: SteadyTime,
+    /// Start time of the streams.
     running_since: SteadyTime,
 }
 
@@ -95,7 +96,7 @@ enum ClientStage {
     Waiting,
     /// A new control connection has been requested.
     Reconnecting,
-    /// Over.
+    /// The conversation is over.
     Over,
 }
 
@@ -106,12 +107,12 @@ impl ClientStage {
             ClientStage::Greeting => "opening the control connection",
             ClientStage::Proving => "proving the key",
             ClientStage::Probing | ClientStage::ProbingAfter => "probing the clocks",
-            ClientStage::Opening | ClientStage::Requested => "asking for the test",
+            ClientStage::Opening | ClientStage::Requested => "requesting the test",
             ClientStage::Connecting => "opening the test path",
             ClientStage::Starting => "starting the test",
             ClientStage::Running => "running the test",
             ClientStage::Fetching(_) => "collecting the results",
-            ClientStage::Waiting | ClientStage::Reconnecting => "connecting again for the results",
+            ClientStage::Waiting | ClientStage::Reconnecting => "reconnecting for the results",
             ClientStage::Over => "ending",
         }
     }
@@ -128,7 +129,7 @@ struct ClientFlow {
     /// Deadline of the next step while the stream runs.
     deadline: SteadyTime,
     ended: bool,
-    end_said: bool,
+    end_sent: bool,
     stopped: bool,
     /// True if the flow is finished here.
     settled: bool,
@@ -137,9 +138,9 @@ struct ClientFlow {
     /// True if the remote receiver has finished.
     far_finished: bool,
     failure: Option<String>,
-    /// Number of progress reports from the remote receiver, and the time before which the next one is
-    /// ignored.
+    /// Number of progress reports from the remote receiver.
     feedback: u32,
+    /// Time before which the next progress report is ignored.
     feedback_after: SteadyTime,
     collection: Collection,
 }
@@ -167,7 +168,7 @@ impl ClientMachine {
             client,
             server: HostFacts::default(),
             interrupted: false,
-            impatient: false,
+            stop_waiting: false,
             reason: None,
             lost: false,
             retries: 0,
@@ -218,17 +219,17 @@ impl ClientMachine {
             return None;
         }
         if self.config.terms.specs.len() > 1 {
-            return unsupported("the classic protocol carries one stream: leave out -b or --classic");
+            return unsupported("the classic protocol carries only one stream: omit -b or --classic");
         }
         if self.config.terms.key.is_some() {
-            return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
+            return unsupported("the classic protocol cannot prove a key: omit --key-file or --classic");
         }
         if !self.config.remote.ip().to_canonical().is_ipv4() {
-            return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
+            return unsupported("the classic protocol supports only IPv4: use -4 or omit --classic");
         }
         let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
         if !self.config.terms.specs.iter().all(periodic) {
-            return unsupported("the classic protocol knows only periodic streams");
+            return unsupported("the classic protocol supports only periodic streams: omit --classic");
         }
         None
     }
@@ -280,7 +281,7 @@ impl ClientMachine {
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
         if self.streamed || self.stage == ClientStage::Running {
             self.outgoing.clear();
-            return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
+            return self.disconnected(now, format!("the server sent invalid data: {error}"));
         }
         let failure = match error {
             DecodeError::ClassicPeer => ConversationFailure::Unsupported(
@@ -313,7 +314,7 @@ impl ClientMachine {
             (Message::Chunk(chunk), ClientStage::Fetching(i)) => self.chunk(now, i, chunk),
             (Message::Results(results), ClientStage::Fetching(i)) => self.results(now, i, results),
             (message, stage) => {
-                let detail = format!("{} came out of turn", message.name());
+                let detail = format!("unexpected message {}", message.name());
                 if self.streamed || stage == ClientStage::Running {
                     return self.disconnected(now, detail);
                 }
@@ -449,7 +450,7 @@ impl Machine for ClientMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The server does not read any more, so the remaining messages are dropped.
+            // The server no longer reads, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
@@ -458,7 +459,7 @@ impl Machine for ClientMachine {
             _ if now.steady < self.deadline => {}
             ClientStage::Reconnecting => self.retry(now),
             ClientStage::Opening => {
-                self.fail(ConversationFailure::Flow("this host could not prepare it in time".into()));
+                self.fail(ConversationFailure::Flow("this host could not prepare the stream in time".into()));
             }
             _ => self.timed_out(now),
         }
@@ -477,7 +478,7 @@ impl Machine for ClientMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
-            (ClientStage::Over, _) => self.parting().then_some(self.deadline),
+            (ClientStage::Over, _) => self.is_closing().then_some(self.deadline),
             (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
             (ClientStage::Running, _) => {
                 let flows = self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline);
@@ -489,7 +490,7 @@ impl Machine for ClientMachine {
 
     fn poll_event(&mut self) -> Option<ClientEvent> {
         let last = matches!(self.events.front(), Some(ClientEvent::Done { .. } | ClientEvent::Failed(_)));
-        if last && self.parting() {
+        if last && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -498,7 +499,7 @@ impl Machine for ClientMachine {
 
 impl ClientMachine {
     /// True while final messages are still to be sent.
-    fn parting(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }
 

@@ -59,15 +59,13 @@ impl ClientMachine {
         let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
-            self.server
-                .notes
-                .push(format!("{refused} packets came after the recording was full and were not kept"));
+            self.server.notes.push(format!("the recording was full: packets not recorded: {refused}"));
         }
         let said = self.flows[i].feedback;
         if said > 0 {
-            self.server.notes.push(format!(
-                "while the test ran it said what it had received, in {said} small messages on the control connection"
-            ));
+            self.server
+                .notes
+                .push(format!("small progress reports on the control connection while the test ran: {said}"));
         }
         match self.flows[i].collection.close(results, v3) {
             Ok(()) => {
@@ -87,7 +85,7 @@ impl ClientMachine {
         self.hand_out(i);
         // The rest of the bytes on this connection belong to the failed fetch, so only a new connection is
         // usable.
-        if self.worth_coming_back() {
+        if self.can_fetch_later() {
             self.connected = false;
             return self.retry(now);
         }
@@ -112,7 +110,7 @@ impl ClientMachine {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                // Without the receiver's results the fate of the packets is unknown. They are not lost.
+                // Without the receiver's results the fate of the packets is unknown. They do not count as lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
@@ -171,10 +169,10 @@ impl ClientMachine {
             return (Ending::PeerLost, failure);
         }
         match finish {
-            Some(Finish::Silent) => (Ending::PeerLost, Some("the stream fell silent before its end".into())),
-            Some(Finish::Exceeded) => {
-                (Ending::PeerLost, Some("far more packets arrived than were agreed".into()))
+            Some(Finish::Silent) => {
+                (Ending::PeerLost, Some("no more packets arrived before the end of the stream".into()))
             }
+            Some(Finish::Exceeded) => (Ending::PeerLost, Some("far more packets arrived than agreed".into())),
             Some(Finish::NeverStarted) => (Ending::PeerLost, Some("no test packet ever arrived".into())),
             _ => (Ending::Complete, None),
         }

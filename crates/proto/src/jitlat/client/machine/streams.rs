@@ -148,7 +148,7 @@ impl ClientMachine {
                 }
                 // The stream ended by itself. The server must be informed that no more packets will come.
                 flow.deadline = now.steady + linger(&flow.spec) + timeout;
-                if !core::mem::replace(&mut flow.end_said, true) {
+                if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
             }
@@ -187,7 +187,7 @@ impl ClientMachine {
             FlowRole::Send => {
                 flow.collection.sent.get_or_insert_default();
                 flow.deadline = now.steady + linger(&flow.spec) + timeout;
-                if !core::mem::replace(&mut flow.end_said, true) {
+                if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, 0));
                 }
             }
@@ -207,7 +207,7 @@ impl ClientMachine {
             // Without a control connection the sentinels are not answered. One was sent, which must be enough.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
-            flow.end_said = true;
+            flow.end_sent = true;
             flow.deadline = now.steady + STOP_TIMEOUT + timeout;
             self.outgoing.push_back(Message::End(id, sent));
         }
@@ -273,8 +273,8 @@ impl ClientMachine {
             }
             flow.deadline = now.steady + STOP_TIMEOUT;
             let command = match (flow.role, self.connected) {
-                (FlowRole::Send, true) if flow.ended && !flow.end_said => {
-                    flow.end_said = true;
+                (FlowRole::Send, true) if flow.ended && !flow.end_sent => {
+                    flow.end_sent = true;
                     flow.deadline = now.steady + STOP_TIMEOUT + self.config.timeout;
                     let sent = flow.far_sent.unwrap_or(0);
                     self.outgoing.push_back(Message::End(id, sent));
@@ -292,7 +292,7 @@ impl ClientMachine {
         }
     }
 
-    /// Continues with the results once no stream runs any more.
+    /// Continues with the results once all streams have ended.
     pub(super) fn settled(&mut self, now: Tick) {
         if self.stage != ClientStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
@@ -327,10 +327,10 @@ impl ClientMachine {
                 self.settle(now, id);
                 continue;
             }
-            if flow.ended && !flow.end_said && self.connected {
+            if flow.ended && !flow.end_sent && self.connected {
                 // The sentinels are not answered; perhaps none arrived. The control connection may still
                 // work.
-                flow.end_said = true;
+                flow.end_sent = true;
                 flow.deadline = now.steady + linger(&flow.spec) + self.config.timeout;
                 let sent = flow.far_sent.unwrap_or(0);
                 self.outgoing.push_back(Message::End(id, sent));
@@ -372,7 +372,7 @@ impl ClientFlow {
             opened: false,
             deadline: SteadyTime(i64::MAX),
             ended: false,
-            end_said: false,
+            end_sent: false,
             stopped: false,
             settled: false,
             far_sent: None,

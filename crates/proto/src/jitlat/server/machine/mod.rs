@@ -103,7 +103,7 @@ struct ServerFlow {
     /// Sender: number of packets sent once the stream has ended; `None` before.
     ended: Option<u32>,
     /// Sender: true if END was sent.
-    end_said: bool,
+    end_sent: bool,
     /// True if STOP has been commanded.
     stopped: bool,
     /// Time before which no further progress report is sent to the client.
@@ -221,7 +221,7 @@ impl ServerMachine {
             if self.hold {
                 self.held += bytes.len();
                 if self.held > MAX_HELD {
-                    self.refuse(NakCode::Malformed, "too much said before the answer was awaited");
+                    self.refuse(NakCode::Malformed, "too much data sent before the answer");
                 }
                 return;
             }
@@ -300,7 +300,7 @@ impl ServerMachine {
             (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), ServerStage::Proving) => {
                 self.refuse(NakCode::Authentication, "this server requires a key");
             }
-            (message, _) => self.refuse(NakCode::Malformed, format!("{} out of turn", message.name())),
+            (message, _) => self.refuse(NakCode::Malformed, format!("unexpected message {}", message.name())),
         }
     }
 
@@ -360,7 +360,7 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Proof(proved.as_ref().map(|(name, _)| name.clone())));
         self.key = proved.map(|(_, key)| key);
         if self.key.is_none() {
-            return self.refuse(NakCode::Authentication, "the client's key is not this server's");
+            return self.refuse(NakCode::Authentication, "the client's key differs from this server's key");
         }
         // The proof is computed when it is sent, because it covers everything before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
@@ -420,7 +420,7 @@ impl ServerMachine {
     fn found(&mut self, now: Tick, lookup: Lookup) {
         let ServerStage::Finding(fetch) = self.stage.clone() else { return };
         match lookup {
-            Lookup::Kept(results) => {
+            Lookup::Finished(results) => {
                 self.session = fetch.session.unwrap_or(self.session);
                 self.results = Some(results);
                 self.stage = ServerStage::Settled;
@@ -429,7 +429,7 @@ impl ServerMachine {
             }
             Lookup::Running => self.refuse(NakCode::Busy, "that test is not over yet"),
             Lookup::Unknown => {
-                let text = "no results are kept under that name, or no longer";
+                let text = "there are no results with this identifier, or they have expired";
                 self.refuse(NakCode::NotFound, text);
             }
         }
@@ -437,7 +437,10 @@ impl ServerMachine {
 
     fn fetch(&mut self, fetch: Fetch) {
         if fetch.session.is_some_and(|id| id != self.session) {
-            return self.refuse(NakCode::NotFound, "another session's results: ask on a new connection");
+            return self.refuse(
+                NakCode::NotFound,
+                "these results belong to another session: request them on a new connection",
+            );
         }
         let Some(results) = self.results.clone() else { return };
         self.delivery = ResultDelivery::new(results, fetch.flow, fetch.chunk);
@@ -461,7 +464,7 @@ impl Machine for ServerMachine {
             ServerInput::Admitted(verdict) => self.admitted(now, verdict),
             ServerInput::Found(lookup) => self.found(now, lookup),
             ServerInput::Evicted => {
-                self.refuse(NakCode::Busy, "nothing came for long, and others need the place");
+                self.refuse(NakCode::Busy, "the connection was idle, and another client needs its slot");
             }
             ServerInput::Shutdown => self.refuse(NakCode::Aborted, "the server is shutting down"),
         }
@@ -469,7 +472,7 @@ impl Machine for ServerMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The client does not read any more, so the remaining messages are dropped.
+            // The client no longer reads, so the remaining messages are dropped.
             ServerStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ServerStage::Over => {}
             ServerStage::Running => self.flows_overdue(now),
@@ -497,7 +500,7 @@ impl Machine for ServerMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
-            ServerStage::Over => self.parting().then_some(self.deadline),
+            ServerStage::Over => self.is_closing().then_some(self.deadline),
             ServerStage::Running => {
                 self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min()
             }
@@ -506,7 +509,7 @@ impl Machine for ServerMachine {
     }
 
     fn poll_event(&mut self) -> Option<ServerEvent> {
-        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.parting() {
+        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -515,7 +518,7 @@ impl Machine for ServerMachine {
 
 impl ServerMachine {
     /// True while final messages are still to be sent.
-    fn parting(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.connected && !self.outgoing.is_empty()
     }
 

@@ -191,7 +191,7 @@ impl ServerMachine {
             FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
                 let why = self.flow(id).map_or_else(String::new, |flow| {
                     format!(
-                        "max-rate: far more arrived than the {} packets within {} ms that were agreed; the stream was ended",
+                        "max-rate: far more packets arrived than the agreed {} within {} ms; the stream was ended",
                         flow.load.packets,
                         WINDOW.0 / 1_000_000
                     )
@@ -227,7 +227,7 @@ impl ServerMachine {
             flow.ended = Some(sent);
             flow.deadline = now.steady + answer_timeout(&flow.spec);
         }
-        if flow.end_said {
+        if flow.end_sent {
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
@@ -257,10 +257,10 @@ impl ServerMachine {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
             return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
         };
-        if flow.outcome.is_some() || flow.end_said {
+        if flow.outcome.is_some() || flow.end_sent {
             return;
         }
-        flow.end_said = true;
+        flow.end_sent = true;
         match flow.ended {
             Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
             None => self.flow_command(FlowCommand::Cut(id, Span::ZERO)),
@@ -278,10 +278,10 @@ impl ServerMachine {
             }
             (FlowRole::Receive, _) => Some(Message::Finished(id, 0)),
             // The client has not answered yet. It must be informed that no more packets will come.
-            (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
+            (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_sent => {
                 Some(Message::End(id, s.sent))
             }
-            (FlowRole::Send, FlowOutcome::Failed(_)) if !flow.end_said => Some(Message::End(id, 0)),
+            (FlowRole::Send, FlowOutcome::Failed(_)) if !flow.end_sent => Some(Message::End(id, 0)),
             (FlowRole::Send, _) => None,
         };
         flow.outcome = Some(outcome);
@@ -308,7 +308,7 @@ impl ServerMachine {
             return self.finish(None, None);
         }
         if !self.connected {
-            let why = format!("the control connection was lost; results are kept as {}", self.session);
+            let why = format!("the control connection was lost; results are stored as {}", self.session);
             return self.finish(None, Some(why));
         }
         if let Some(fetch) = self.fetch_later.take() {
@@ -328,10 +328,10 @@ impl ServerMachine {
                 self.settle_flow(now, id, FlowOutcome::Failed("the server's flow did not stop".into()));
                 continue;
             }
-            if let (Some(sent), false) = (flow.ended, flow.end_said) {
+            if let (Some(sent), false) = (flow.ended, flow.end_sent) {
                 // The sentinels are not answered; perhaps none arrived. The control connection may still
                 // work.
-                flow.end_said = true;
+                flow.end_sent = true;
                 flow.deadline = now.steady + END_TIMEOUT;
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;
@@ -365,7 +365,7 @@ impl ServerFlow {
             ready: false,
             deadline: SteadyTime(i64::MAX),
             ended: None,
-            end_said: false,
+            end_sent: false,
             stopped: false,
             feedback_after: SteadyTime(i64::MIN),
             outcome: None,
