@@ -40,6 +40,9 @@ pub struct TestRequest {
     pub terms: TestTerms,
     /// Settings for sending from this host.
     pub sending: SendSettings,
+    /// Time after which streams that still run are ended, for tests whose duration was requested: a sender that
+    /// cannot keep the rate would otherwise take many times as long. `None`: all packets are sent.
+    pub limit: Option<Span>,
 }
 
 impl TestRequest {
@@ -53,6 +56,7 @@ impl TestRequest {
             bind: None,
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
+            limit: None,
         }
     }
 }
@@ -340,6 +344,7 @@ impl<'a> ClientConversation<'a> {
 
     fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
+        let mut began = None;
         loop {
             if let Some(end) = self.execute(stop, observer) {
                 self.driver.finish(Span::ZERO);
@@ -354,6 +359,12 @@ impl<'a> ClientConversation<'a> {
             self.driver.read_input();
             self.take_reports();
             self.driver.check_timer();
+            if self.started {
+                let began = *began.get_or_insert_with(steady);
+                if self.request.limit.is_some_and(|limit| steady() - began > limit) {
+                    self.driver.handle(ClientInput::Expire);
+                }
+            }
             // Classic streams may begin before the server's answer; live records are delivered once observers
             // know the test.
             if self.started {
