@@ -27,7 +27,7 @@ use crate::msgpack;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
-use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpStats, TwoWay};
+use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, ScheduleShift, TcpStats, TwoWay};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -319,6 +319,10 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     });
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
+    let later =
+        next.shifts.into_iter().map(|shift| ScheduleShift { seq: shift.seq.saturating_add(sent), ..shift });
+    here.shifts.extend(later);
+    here.skipped = here.skipped.saturating_add(next.skipped);
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {
         foreign: a.foreign.saturating_add(b.foreign),

@@ -60,7 +60,9 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, OrderStatistics, extremes};
 use crate::schedule::Deadlines;
+use crate::session::Session;
 use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
+use crate::twoway::ScheduleShift;
 use std::collections::HashMap;
 
 /// Due times of packets, as offsets from the start of the schedule; query them in ascending order of sequence
@@ -70,12 +72,32 @@ enum DueTimes {
     Every(i64),
     Bursts(i64, i64),
     Drawn(Box<Deadlines>, u64, i64),
+    Shifted(Box<ShiftedTimes>),
+}
+
+/// Times of a schedule that was moved during the test.
+#[derive(Clone)]
+struct ShiftedTimes {
+    planned: DueTimes,
+    shifts: Vec<ScheduleShift>,
+    next: usize,
+    /// Sum of the shifts before `next`, in ns.
+    by: i64,
 }
 
 impl DueTimes {
     /// Creates the due times; `None` if the schedule is not known, or if drawing it as far as `last` would
     /// take far too long for `received` packets.
-    fn new(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
+    fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
+        let planned = DueTimes::planned(&session.spec, last, received)?;
+        let shifts = session.two_way.as_ref().map_or(&[][..], |facts| &facts.shifts);
+        if shifts.is_empty() {
+            return Some(planned);
+        }
+        Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
+    }
+
+    fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
@@ -103,15 +125,22 @@ impl DueTimes {
                 }
                 *due
             }
+            DueTimes::Shifted(times) => {
+                while let Some(shift) = times.shifts.get(times.next).filter(|shift| shift.seq <= seq) {
+                    times.by = times.by.saturating_add(shift.by.0);
+                    times.next += 1;
+                }
+                times.planned.at(seq).saturating_add(times.by)
+            }
         }
     }
 }
 
 /// Returns the smallest and the largest send time − due time of the packets of `series`, in ns from an
 /// arbitrary origin: the same values as [`SendErrors::new`] finds.
-pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
+pub fn extreme_errors(series: &Series<'_>, session: &Session) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
-    match DueTimes::new(spec, series.get(last).seq, series.len())? {
+    match DueTimes::new(session, series.get(last).seq, series.len())? {
         DueTimes::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
         due => extremes(offsets(series, due)),
     }
@@ -139,12 +168,12 @@ pub struct SendErrors {
 }
 
 impl SendErrors {
-    /// Computes the errors of `series` against the schedule of `spec`. `None` without packets, or if a
+    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a
     /// Poisson schedule cannot be drawn again (a single packet of an enormous test).
-    pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
+    pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
-        let due = DueTimes::new(spec, series.get(last).seq, series.len())?;
-        let half_period = spec.period().0 / 2;
+        let due = DueTimes::new(session, series.get(last).seq, series.len())?;
+        let half_period = session.spec.period().0 / 2;
         if let DueTimes::Every(period) = due {
             let offsets = series.arrivals().map(move |p| off_schedule(p, period));
             if series.len() < MIN_UNCACHED_PACKETS {
@@ -310,6 +339,7 @@ mod tests {
     use super::*;
     use crate::spec::{Direction, Transport};
     use crate::time::Span;
+    use crate::twoway::TwoWay;
 
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
         let mut samples = Samples::default();
@@ -319,16 +349,35 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
         let series = Series::new(&samples);
-        match SendErrors::new(&series, &spec) {
+        let session = Session::new(spec);
+        match SendErrors::new(&series, &session) {
             Some(e) => {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
                 assert_eq!(e.extremes(), ends, "before the anchor is taken off");
-                assert_eq!(extreme_errors(&series, &spec), Some(ends));
+                assert_eq!(extreme_errors(&series, &session), Some(ends));
                 (Some(figures), each)
             }
             None => (None, Vec::new()),
         }
+    }
+
+    #[test]
+    fn a_moved_schedule_is_followed() {
+        let mut samples = Samples::default();
+        // Three requests on time, a stall of 400 ms, and three that follow at the same distances.
+        for (seq, sent) in [(0, 0), (1, 20), (2, 40), (3, 460), (4, 480), (5, 500)] {
+            samples.push(AcceptedPacket { seq, sent: sent * 1_000_000, delay: 0 });
+        }
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 80, Span::millis(20), Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        let series = Series::new(&samples);
+        assert_eq!(SendErrors::new(&series, &session).unwrap().figures().max, 400_000_000);
+        let shifts = vec![ScheduleShift { seq: 3, by: Span::millis(400) }];
+        session.two_way = Some(Box::new(TwoWay { shifts, ..TwoWay::default() }));
+        let errors = SendErrors::new(&series, &session).unwrap();
+        assert_eq!((errors.figures().max, errors.figures().over_half_period), (0, 0));
+        assert_eq!(extreme_errors(&series, &session), Some([0, 0]));
     }
 
     #[test]
@@ -356,7 +405,7 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), Schedule::Periodic);
         let series = Series::new(&samples);
-        let errors = SendErrors::new(&series, &spec.unwrap()).unwrap();
+        let errors = SendErrors::new(&series, &Session::new(spec.unwrap())).unwrap();
         let figures = errors.figures();
         assert_eq!((figures.over_half_period, figures.max), (5, 27_000_000));
         assert_eq!(figures.of_program().over_half_period, 5, "nobody knows of a queue");
@@ -380,7 +429,7 @@ mod tests {
             let spec = TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span::millis(20), schedule);
             let series = Series::new(&samples);
             let waits = (0..n).map(|seq| (seq, wait(seq.into())));
-            SendErrors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
+            SendErrors::new(&series, &Session::new(spec.unwrap())).unwrap().stretched(&series, waits)
         };
         // 25 ms instead of 20: 40 packets per second.
         let found = stretched(1000, &|k| k * 5_000_000, &|_| 0).unwrap();

@@ -231,7 +231,7 @@ mod tests {
         let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let spec = TestSpec::default();
-        let errors = SendErrors::new(&series, &spec).unwrap();
+        let errors = SendErrors::new(&series, &crate::session::Session::new(spec.clone())).unwrap();
         let wanted = crate::distribution::DistributionRequest {
             percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
             method: Method::Edf,

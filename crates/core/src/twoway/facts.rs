@@ -32,8 +32,25 @@ pub struct TwoWay {
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
+    /// Changes of the schedule after stalls of this host, ascending by `seq`.
+    #[serde(default)]
+    pub shifts: Vec<ScheduleShift>,
+    /// Requests of the schedule that were never sent, because this host had missed their times.
+    #[serde(default)]
+    pub skipped: u64,
     /// Remarks of the protocol, as sentences.
     pub remarks: Vec<String>,
+}
+
+/// A change of the schedule after a stall of this host: requests that became overdue are not sent in one burst, which a
+/// limit on the path or at the far host could drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ScheduleShift {
+    /// Number of the first request to which it applies.
+    pub seq: u32,
+    /// Time by which this request and all later ones are due later than before.
+    pub by: Span,
 }
 
 /// Loss, duplication and reordering by direction, in packets, from the far host's own count of its answers.

@@ -6,6 +6,8 @@ pub mod far_clock;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpSample, TcpStats, TwoWay};
+pub use facts::{
+    Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpSample, TcpStats, TwoWay,
+};
 pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};
 pub use view::{RecordView, lacks_delay, processing, project, round_trip};

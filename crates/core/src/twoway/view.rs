@@ -25,11 +25,12 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Returns true if the delay of `record`, an answer, is unknown, because it includes the far host's
-/// processing time, which the delays of other answers exclude. `processing_apart` is
-/// [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+/// Returns true if the delay of `record`, an answer, is unknown. Either it includes the far host's processing
+/// time, which the delays of other answers exclude; or that time is longer than the whole round trip, so one of
+/// the four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
-    processing_apart && processing(record).is_none()
+    let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
+    impossible || processing_apart && processing(record).is_none()
 }
 
 /// Returns `record` as a record of a one-way stream: sent and arrived are the two ends of the view. `None` if
@@ -88,6 +89,16 @@ mod tests {
             (1700, 50_500, -48_800)
         );
         assert_eq!(processing(&r), Some(Span(300)));
+    }
+
+    #[test]
+    fn a_round_trip_is_not_negative() {
+        // The far host claims to have taken longer than the whole round trip.
+        let r = record([Some(1000), Some(51_500), Some(53_600), Some(3000)]);
+        assert_eq!(round_trip(&r), Some(Span(-100)));
+        assert!(lacks_delay(&r, false) && lacks_delay(&r, true));
+        let r = record([Some(1000), Some(51_500), Some(53_500), Some(3000)]);
+        assert!(!lacks_delay(&r, false) && !lacks_delay(&r, true));
     }
 
     #[test]

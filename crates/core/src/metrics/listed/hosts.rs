@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
+    /// First number and total delay, in ns, of each stretch of the schedule that was moved; empty while the test runs.
+    #[serde(default)]
+    shifts: Vec<(u32, i64)>,
 }
 
 impl Metric for LatenessMetric {
@@ -77,12 +80,24 @@ impl Metric for LatenessMetric {
 
     fn begin(test: &Session) -> LatenessMetric {
         let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
-        LatenessMetric { offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))) }
+        let shifts = test.two_way.iter().flat_map(|facts| &facts.shifts);
+        let total = shifts.scan(0_i64, |total, shift| {
+            *total = total.saturating_add(shift.by.0);
+            Some((shift.seq, *total))
+        });
+        LatenessMetric {
+            offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))),
+            shifts: total.collect(),
+        }
     }
 
     fn push(&mut self, packets: &AcceptedPackets<'_>) {
         let Some((period, offsets)) = &mut self.offsets else { return };
-        let due = |seq: u32| period.saturating_mul(seq.into());
+        let shifted = |seq: u32| {
+            let before = self.shifts.partition_point(|(first, _)| *first <= seq);
+            before.checked_sub(1).map_or(0, |k| self.shifts[k].1)
+        };
+        let due = |seq: u32| period.saturating_mul(seq.into()).saturating_add(shifted(seq));
         let late = packets.seq.iter().zip(packets.sent).map(|(seq, sent)| sent.saturating_sub(due(*seq)));
         offsets.add_all(&late.collect::<Vec<i64>>());
     }
