@@ -42,7 +42,7 @@ pub struct Options {
     /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
     /// default suffices for ten million packets. A larger test is analysed further in constant memory.
     pub memory: u64,
-    /// Use constant memory from the first packet on: percentiles from log-linear histograms, no second pass.
+    /// Use constant memory from the start: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,

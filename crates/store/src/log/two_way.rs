@@ -147,7 +147,7 @@ fn losses_text(runs: &[LossRun]) -> String {
         .iter()
         .map(|run| {
             let more = if run.length == 1 { String::new() } else { format!("+{}", run.length) };
-            format!("{}:{}{more}", way_name(run.way), run.first)
+            format!("{}:{}{more}", way_name(run.side), run.first)
         })
         .collect();
     runs.join(" ")
@@ -303,7 +303,7 @@ mod tests {
                 .map(|k| LossRun {
                     first: 10 * k,
                     length: k % 3 + 1,
-                    way: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
+                    side: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },

@@ -66,7 +66,7 @@ fn figures_are_found_where_they_apply() {
     assert_eq!(known("pdv-p99.9"), summary.pdv.percentiles.0[7].1.map(|x| x as f64));
     for selector in selectors() {
         let there = selector.of(&summary).is_some();
-        assert!(!there || selector.scalar.applies.one_way && selector.way.is_none(), "{selector}");
+        assert!(!there || selector.scalar.applies.one_way && selector.direction.is_none(), "{selector}");
     }
     assert!(ScalarSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
     let defined = SCALARS.iter().filter(|f| f.of(&summary).is_some()).count();
