@@ -135,7 +135,7 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// Completes the summary of a test without returning packets: counts and delays are those that the far host
+/// Completes the summary of a test without answers: counts and delays are those that the far host
 /// reports. Everything that it does not report remains unknown.
 fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;

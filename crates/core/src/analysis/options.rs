@@ -11,7 +11,7 @@ use crate::time::Span;
 pub const PACKET_BYTES: u64 = 20;
 
 /// Settings of an analysis. The default gives every key of the JSON summary, except fields whose description
-/// says "where asked for".
+/// says "unless requested".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Percentiles reported in addition to the default ones.

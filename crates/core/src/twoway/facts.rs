@@ -28,7 +28,7 @@ pub struct TwoWay {
     pub losses: Vec<LossRun>,
     /// Packets received that are not answers.
     pub not_answers: NotAnswers,
-    /// The far host's report on a test without returning packets.
+    /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
@@ -124,7 +124,7 @@ pub struct NotAnswers {
     pub prohibited: u64,
 }
 
-/// The far host's report on a test without returning packets (LaMP's REPORT). Latencies are between two
+/// The far host's report on a test without answers (LaMP's REPORT). Latencies are between two
 /// clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

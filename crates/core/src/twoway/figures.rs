@@ -49,7 +49,7 @@ pub struct TwoWayFigures {
     pub schedule_shifts: u64,
     /// Largest of these shifts, in ns; `None` if there was none.
     pub schedule_shift_max_ns: Option<i64>,
-    /// The far host's report on a test without returning packets.
+    /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test.
     pub tcp: Option<TcpStats>,

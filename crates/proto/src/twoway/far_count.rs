@@ -191,7 +191,7 @@ impl FarCount {
                 _ => LossSide::Either,
             };
             if self.runs.len() < MAX_RUNS {
-                self.runs.push(LossRun { first, length, way });
+                self.runs.push(LossRun { first, length, side: way });
             }
         }
         self.front = Some(front.max(number));

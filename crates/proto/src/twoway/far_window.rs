@@ -88,7 +88,7 @@ impl FarWindow {
         if let Some(run) = last.filter(|run| run.first + run.length == seq && run.side == way) {
             run.length += 1;
         } else if self.runs.len() < MAX_RUNS {
-            self.runs.push(LossRun { first: seq, length: 1, way });
+            self.runs.push(LossRun { first: seq, length: 1, side: way });
         }
     }
 
