@@ -294,9 +294,9 @@ impl SppArgs {
                     all.push(p);
                     continue;
                 }
-                let resolved = (text.as_str(), 0u16)
-                    .to_socket_addrs()
-                    .with_context(|| format!("'{text}' is not an address, a prefix or a known host name"))?;
+                let resolved = (text.as_str(), 0u16).to_socket_addrs().with_context(|| {
+                    format!("'{text}' is not an IP address or prefix, and no host of that name is known")
+                })?;
                 all.extend(resolved.map(|a| Prefix::from(a.ip())));
             }
             all.dedup();

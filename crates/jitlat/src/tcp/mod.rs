@@ -77,7 +77,7 @@ pub struct TcpArgs {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|()| format!("'{text}' is not an address or a prefix"))
+    text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
 }
 
 /// Runs `jitlat tcp`.
