@@ -19,8 +19,8 @@ fn golden(name: &str) -> Summary {
 /// The line of docs/metrics that a figure must have: its key, where it applies, its unit, which way is better, what
 /// it is and the clause.
 fn row(figure: &Scalar) -> String {
-    let Applies { one_way, round_trips, ways, passive } = figure.applies;
-    let kinds = [(one_way, "1"), (round_trips, "2"), (ways, "w"), (passive, "p")];
+    let Applies { one_way, round_trips, directions, passive } = figure.applies;
+    let kinds = [(one_way, "1"), (round_trips, "2"), (directions, "w"), (passive, "p")];
     let kinds: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
     let unit = match figure.unit {
         ScalarUnit::Time => "ns",
