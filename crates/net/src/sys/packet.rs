@@ -95,8 +95,8 @@ mod block {
 ///
 /// Invariants: the mapping has `blocks` blocks of [`BLOCK`] bytes and lives as long as the ring. A block is the program's from the moment
 /// that its status has `TP_STATUS_USER`, read with acquire, until the program writes `TP_STATUS_KERNEL` with release; only
-/// meanwhile is it read, and nothing else of the mapping is ever read or written. No offset in a block is believed: what a
-/// packet has is taken out of the block by checked ranges.
+/// meanwhile is it read, and nothing else of the mapping is ever read or written. No offset in a block is trusted: data of a
+/// packet is read from the block by checked ranges.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
     blocks: usize,

@@ -57,7 +57,7 @@ pub fn run(
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
-    // The length of the response's beginning that tells a plain echo server from a responder: at most the
+    // The length of the response's beginning that distinguishes a plain echo server from a responder: at most the
     // shorter size is needed.
     let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
