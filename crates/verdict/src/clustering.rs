@@ -1,4 +1,4 @@
-//! [`Clustering`]: whether losses follow one another more closely than independent losses would.
+//! [`Clustering`]: test for losses that follow one another more closely than independent losses would.
 //!
 //! The runs test sees only losses that are adjacent. A bad state in which a third of the packets is lost leaves few of
 //! those, so distances of several scales are compared with those of independent losses at the same rate.
@@ -7,7 +7,7 @@ use super::losses::Scattered;
 
 /// Distances between consecutive losses that are looked at, in packets.
 const DISTANCES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Chance that independent losses look clustered at one distance.
+/// Probability at which independent losses look clustered at one distance.
 const SIGNIFICANCE: f64 = 5e-4;
 /// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
 pub const MIN_RATIO: f64 = 1.25;
@@ -27,12 +27,12 @@ pub struct Clustering {
 }
 
 impl Clustering {
-    /// The clustering of `part`; `None` if its losses may be independent.
+    /// Returns the clustering of `part`; `None` if its losses may be independent.
     pub fn of(part: &Scattered) -> Option<Clustering> {
         let rates = LocalRates::of(part)?;
         let mut best: Option<Clustering> = None;
         for distance in DISTANCES {
-            // Even losses, too, are no farther apart than their mean distance.
+            // Larger distances also contain evenly spaced losses.
             if distance > 1 && distance as f64 * 3.0 * rates.mean > 1.0 || distance * 8 > rates.width {
                 break;
             }
@@ -59,7 +59,7 @@ impl Clustering {
         best
     }
 
-    /// Number of clusters in `part`: groups of losses that are no farther apart than the distance.
+    /// Returns the number of clusters in `part`: groups of losses with no larger gap than the distance.
     pub fn clusters(&self, part: &Scattered) -> u64 {
         let apart = |pair: &[(jitlat_core::metrics::seqset::SeqRun, _)]| {
             pair[1].0.start.saturating_sub(pair[0].0.start + pair[0].0.len - 1) > self.distance
@@ -97,7 +97,7 @@ impl LocalRates<'_> {
         })
     }
 
-    /// Rate of loss around run `k`, without that run.
+    /// Returns the rate of loss around run `k`, without that run.
     fn around(&self, k: usize) -> f64 {
         let (run, _) = self.part.runs[k];
         let half = self.width / 2;
@@ -109,7 +109,7 @@ impl LocalRates<'_> {
     }
 }
 
-/// Chance of at least `k` of `n`, each with the chance `p`.
+/// Returns the probability of at least `k` successes in `n` trials with probability `p`.
 fn upper_tail(n: u64, k: u64, p: f64) -> f64 {
     if k == 0 || p >= 1.0 {
         return 1.0;

@@ -67,7 +67,7 @@ pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
 pub use sentences::numbers::{buffer_size, rate, time};
-pub use sentences::profiles::other_traffic_of as other_traffic;
+pub use sentences::profiles::{grade_note, other_traffic_of as other_traffic};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -1,41 +1,41 @@
-//! [`LossPeriod`]: losses that repeat at regular times, or every so many packets.
+//! [`LossPeriod`]: period of losses that repeat at regular times or after a fixed number of packets.
 
 use super::losses::{LossTimes, Scattered};
 
-/// Fewer events do not show a period.
+/// Fewest events that show a period.
 const MIN_EVENTS: usize = 6;
-/// Events nearer than this share of the longest distance belong together.
+/// Losses closer than the longest distance over this number belong to one event.
 const SAME_EVENT: u64 = 4;
 /// Share of a period by which a distance may differ from a multiple of it.
 const MAX_DEVIATION: f64 = 0.06;
-/// The longest packet period, as a share of the loss period, with which events can be placed well enough.
+/// Longest time between packets, as a share of the loss period, with which events have sufficiently precise times.
 const MAX_PACKET_SHARE: f64 = 0.15;
-/// Share of the distances that must fit.
+/// Share of the distances that must be multiples of the period.
 const MIN_FIT: f64 = 0.9;
-/// Share of the distances that must be one period, the others being multiples.
+/// Share of the distances that must be a single period.
 const MIN_SINGLE: f64 = 0.7;
-/// Below this many packets a period must be exact: chance fits almost any distance within a packet.
+/// Shortest period in packets that need not be exact: almost any shorter distance fits within a packet.
 const MIN_PACKETS: f64 = 8.0;
 
-/// A period of losses.
+/// Period of losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossPeriod {
     /// Time from one event to the next, in ns.
     pub ns: f64,
-    /// Packets from one event to the next, on average.
+    /// Mean number of packets from one event to the next.
     pub packets: f64,
-    /// All events are the same number of packets apart.
+    /// True if all events are the same number of packets apart.
     pub exact: bool,
     /// Number of events.
     pub events: u64,
-    /// Packets lost in an event, on average.
+    /// Mean number of packets lost in an event.
     pub length: f64,
     /// Number of packets before the first event.
     pub first: u64,
 }
 
 impl LossPeriod {
-    /// The period of the losses in `part`, whose packets were sent at `departures`.
+    /// Returns the period of the losses in `part`, with send times from `departures`; `None` if there is none.
     pub fn of(part: &Scattered, departures: &LossTimes<'_, '_>) -> Option<LossPeriod> {
         let distances = part.runs.windows(2).map(|w| w[1].1.start - w[0].1.start);
         let longest = distances.max()?;
@@ -67,7 +67,7 @@ impl LossPeriod {
     }
 }
 
-/// The period of ascending `events`, each of which may be off by `error`.
+/// Returns the period of ascending `events`, each of which may be off by `error`; `None` if there is none.
 fn period(events: &[f64], error: f64) -> Option<f64> {
     let distances: Vec<f64> = events.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = distances.clone();
@@ -103,10 +103,10 @@ mod tests {
         let every_half_second = of((0..60).map(|k| (7 + 25 * k, 1))).unwrap();
         assert!(every_half_second.exact && every_half_second.first == 7);
         assert!((every_half_second.ns - 500e6).abs() < 1e3, "{every_half_second:?}");
-        // 0.81 s are 40.5 packets: one or the other packet is lost.
+        // 0.81 s are 40.5 packets, so distances alternate between 40 and 41.
         let between = of((0..40).map(|k| (k * 81 / 2, 1))).unwrap();
         assert!(!between.exact && (between.ns - 810e6).abs() < 10e6, "{between:?}");
-        // Several packets each time, one event missing.
+        // Three packets per event, with one event missing.
         let groups = (0..20).filter(|k| *k != 7).flat_map(|k| [(100 * k, 2), (100 * k + 4, 1)]);
         let groups = of(groups).unwrap();
         assert!((groups.ns - 2e9).abs() < 1e7 && groups.events == 19 && groups.length == 3.0, "{groups:?}");

@@ -1,4 +1,4 @@
-//! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
+//! [`PROFILES`]: requirements of profiles with their sources, and the verdict on a path for each.
 
 use super::sentences::profiles as sentences;
 use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
@@ -8,36 +8,36 @@ use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The requirements of one use. Limits are the upper ends of good, fair and poor.
+/// Requirements of one profile. Limits are the upper ends of good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name.
+    /// Name.
     pub name: Cow<'static, str>,
-    /// Its description for users.
+    /// Description for users.
     pub about: Cow<'static, str>,
     /// Payload of a typical packet, in bytes.
     pub payload: u16,
     /// Typical time between packets, in ms.
     pub period_ms: f64,
-    /// Its differentiated-services code point, 0 to 63.
+    /// Differentiated-services code point, 0 to 63.
     #[serde(default)]
     pub dscp: u8,
-    /// How long a test of it lasts, in seconds.
+    /// Duration of a test with this profile, in seconds.
     #[serde(default = "half_a_minute")]
     pub duration_s: f64,
-    /// One-way delay with the buffer, in ms.
+    /// Limits of the one-way delay including the buffer, in ms.
     pub delay_ms: [f64; 3],
-    /// Additional delay of the use, in ms: coding, packetisation, display.
+    /// Additional delay of the application, in ms: coding, packetisation, display.
     #[serde(default)]
     pub own_ms: f64,
-    /// Share of packets lost or too late.
+    /// Limits of the share of packets that are lost or too late.
     pub missing: [f64; 3],
-    /// Rated by the E-model too.
+    /// True if the E-model rates it, too.
     #[serde(default)]
     pub speech: bool,
-    /// Where the limits come from.
+    /// Source of the limits.
     pub source: Cow<'static, str>,
 }
 
@@ -48,8 +48,8 @@ fn half_a_minute() -> f64 {
 /// Rating R of speech, lower ends of good, fair and poor (ITU-T G.109).
 const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
 
-/// The profiles judged in every answer, unless others are asked for. Code points are those of RFC 4594 for the class of
-/// the use; those of vehicles have none.
+/// Profiles of every answer, unless others are given. Code points are those that RFC 4594 assigns to the class;
+/// vehicles have none.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
@@ -135,7 +135,7 @@ pub const PROFILES: [Profile; 6] = [
     },
 ];
 
-/// The test as it was, where a profile would send otherwise.
+/// Traffic of the test, for comparison with that of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct SentTraffic {
     /// Payload, in bytes.
@@ -144,7 +144,7 @@ pub struct SentTraffic {
     pub period_ms: Option<f64>,
 }
 
-/// What no buffer helps against: times without any packet, packets that were never sent.
+/// Impairment that no buffer helps against: times without any packet, packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interruption {
     severity: Severity,
@@ -152,12 +152,12 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// By outages of the path that are so bad.
+    /// Interruption by outages of the path with this severity.
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
     }
 
-    /// Or, where that is worse, by what the sending host's own system refused.
+    /// Returns the worse of this interruption and one by packets that the sending host refused.
     #[must_use]
     pub fn or_refused(self, severity: Severity) -> Interruption {
         if severity <= self.severity {
@@ -168,7 +168,7 @@ impl Interruption {
 }
 
 impl Profile {
-    /// What is wrong with it; `None` if it can be measured and judged.
+    /// Returns the fault of an invalid profile; `None` if it can be measured and judged.
     pub fn fault(&self) -> Option<&'static str> {
         let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
         let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -193,8 +193,8 @@ impl Profile {
         }
     }
 
-    /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
-    /// where it does as well; and no better than `interrupted` lets it be.
+    /// Judges the path for this profile with the buffer that suits it best. Speech uses the buffer of the answer,
+    /// `played`, if that does as well. The result is not better than `interrupted`.
     pub fn judge(
         &self,
         lived: &Experience,
@@ -221,7 +221,7 @@ impl Profile {
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
-        // Of those that do, the smallest that loses hardly more than the best.
+        // The smallest of the best buffers that loses hardly more than the best of them.
         let mut fits = judged.iter().filter(|j| j.0 == least);
         let recommended = played
             .filter(|_| self.speech)
@@ -231,7 +231,7 @@ impl Profile {
         let known = lived.base_ns.is_some();
         let path = severity.max(interrupted.severity);
         let judged = match path {
-            // A delay that is not known may make it worse than what is known.
+            // An unknown delay may make it worse.
             Severity::Good | Severity::Fair if !known => Severity::Unknown,
             Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
             judged => judged,
@@ -258,17 +258,17 @@ impl Profile {
         })
     }
 
-    /// The smallest buffer that the use would have, in ns.
+    /// Returns the smallest buffer that an application with this profile has, in ns.
     fn least_buffer(&self) -> i64 {
         if self.speech {
             return MIN_SPEECH_BUFFER_NS;
         }
-        // A profile of very short delays has a smaller one.
+        // Profiles for very short delays need a smaller one.
         MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
     }
 
-    /// Whether `sent` packets, of which this share is `missing`, exclude with 95 % confidence that more are missing than a
-    /// fair path may lose.
+    /// True if `sent` packets, of which this share is `missing`, exclude with 95 % confidence a share above the limit
+    /// of fair.
     fn is_shown(&self, missing: f64, sent: u64) -> bool {
         let events = (missing * sent as f64).round() as u64;
         let most = match events {
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!((read.duration_s, read.own_ms, read.dscp, read.speech), (30.0, 0.0, 0, false));
     }
 
-    /// A use that bears 50, 100 and 200 ms and 1, 3 and 10 % missing.
+    /// Profile with limits of 50, 100 and 200 ms and of 1, 3 and 10 %.
     fn game() -> Profile {
         let limits = ([50.0, 100.0, 200.0], [0.01, 0.03, 0.1]);
         Profile {
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Packets that wait so long, one by one, of a path of so many ns; so many lost.
+    /// Packets with these waits and `lost` others, on a path with the delay `base_ns`.
     fn lived(base_ns: Option<f64>, waits: &[i64], lost: u64) -> Experience {
         let sample = Sample::new(waits.iter().copied());
         Experience {
@@ -408,7 +408,7 @@ mod tests {
         let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
         assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
         assert_eq!(of(2000).because, "2.0 % missing, limit 1 %");
-        // Of fifty packets not before the lower end of the interval reaches half the limit.
+        // With fifty packets, the lower end of the interval must reach half the limit.
         let of =
             |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
         let low = |share: f64| {
@@ -424,13 +424,13 @@ mod tests {
     fn what_is_unknown_is_left_out_and_said() {
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
-        // At least fair, and nobody knows how much worse.
+        // Fair at best, and worse by an unknown amount.
         assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Unknown, None, Some(60 * MS)));
         assert_eq!(of.because, "delay unknown; 0.00 % missing with a buffer of 60 ms");
         assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
         let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
         assert_eq!((of.severity, of.buffer_ns), (Severity::Unknown, Some(MS)));
-        // What is poor without the delay is so with it.
+        // A path that is poor without its delay is at most poor with it.
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 120 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
         assert_eq!(
@@ -453,7 +453,7 @@ mod tests {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let of = judged(&quiet, Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "outages"));
-        // Not where the delay alone is as bad.
+        // They are not named if the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
         assert_eq!(
             (of.severity, of.because.as_str()),
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn the_smallest_buffer_that_loses_hardly_more_than_the_best() {
-        // Hardly more is a tenth of what it bears: 1/64, or 16 of 1024 that come too late without a buffer.
+        // A tenth of the limit is hardly more: 1/64, or 16 of 1024 packets that are late without a buffer.
         let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
         let buffer = |late: i64| {
             let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
@@ -526,6 +526,33 @@ mod tests {
         assert_eq!(
             game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
             "measured with 1200 bytes every 1.0 ms; this profile sends 100 bytes every 16 ms"
+        );
+    }
+
+    #[test]
+    fn longer_delays_are_never_better() {
+        let of = |ms: f64| -> Vec<Severity> {
+            let lived = lived(Some(ms * 1e6), &[0; 4000], 0);
+            let played = lived.best().unwrap();
+            let uses =
+                PROFILES.iter().map(|p| p.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().severity);
+            std::iter::once(played.severity).chain(uses).collect()
+        };
+        let ladder = [10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0, 1000.0, 1610.0, 2000.0];
+        let levels: Vec<String> = ladder
+            .iter()
+            .map(|ms| of(*ms).iter().map(|s| s.name().chars().next().unwrap_or(' ')).collect::<String>())
+            .collect();
+        for pair in ladder.windows(2) {
+            assert!(of(pair[0]).iter().zip(of(pair[1])).all(|(short, long)| *short <= long), "{pair:?}");
+        }
+        // The answer, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
+        assert_eq!(
+            levels,
+            [
+                "ggggggg", "ggggggf", "gggfggp", "gggpfgb", "gffppgb", "gffbpgb", "fppbpfb", "pbbbpfb",
+                "bbbbbfb", "bbbbbpb", "bbbbbpb", "bbbbbpb",
+            ]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Packets lost one by one, in bursts, above a rate, or by their size.
+//! Packets lost independently, in bursts, periodically, above a rate, or by their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -11,39 +11,42 @@ use jitlat_core::answer::{CauseId, Severity};
 
 pub const RANDOM: CauseRule = CauseRule {
     id: CauseId::RandomLoss,
-    threshold: "four losses and more than 0.1 % with 95 % confidence, beside outages and full queues; the runs test finds \
-                no pattern, or the burst ratio is below 1.25",
+    threshold: "four losses and more than 0.1 % with 95 % confidence, without outages and drops of full queues; no other \
+                pattern is found",
     source: "ITU-T Y.1541 (0.1 %), G.1010 (1 and 3 %), Wald and Wolfowitz",
     find: |case| find(case, CauseId::RandomLoss),
 };
 
 pub const BURSTY: CauseRule = CauseRule {
     id: CauseId::BurstyLoss,
-    threshold: "as random loss, and the runs test rejects independence at 1 % with a burst ratio of 1.25 or more",
-    source: "ITU-T G.107 (BurstR), Wald and Wolfowitz",
+    threshold: "as random loss, and in the whole test losses follow within 1, 2, 4, … or 128 packets 1.25 times as often as \
+                independent losses at the local rate would (0.05 % for each distance), or the runs test rejects independence \
+                at 1 % with a burst ratio of 1.25",
+    source: "ITU-T G.107 (BurstR), Wald and Wolfowitz, binomial distribution",
     find: |case| find(case, CauseId::BurstyLoss),
 };
 
 pub const POLICING: CauseRule = CauseRule {
     id: CauseId::Policing,
-    threshold: "as random loss, but as many packets come through in equal times whatever is sent (a quarter of the variance \
-                that chance, or bursts as long, would leave), or losses at even distances (their variation below half of \
-                chance's, or the runs test at 1 %), or where packets were sent closest together; delay does not rise with it",
+    threshold: "as random loss, but equal numbers of packets pass in equal times (a quarter of the variance that independent \
+                losses or equal bursts would leave), or losses are at even distances (less than half of the variation of \
+                independent losses, or the runs test at 1 %) or where packets were sent closest together; the delay does not \
+                rise",
     source: "RFC 2697 (token bucket), Wald and Wolfowitz",
     find: |case| find(case, CauseId::Policing),
 };
 
 pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
-    threshold: "as random loss, in six events or more, nine of ten of which are a multiple of one period apart within 6 % or a \
-                packet; not a share and a begin that a token bucket would have",
+    threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
+                a packet; a token bucket would lose a larger share, or nothing at first",
     source: "definition: a period is a fact of its own; RFC 2697 (token bucket)",
     find: |case| find(case, CauseId::PeriodicLoss),
 };
 
 pub const SIZE_DEPENDENT: CauseRule = CauseRule {
     id: CauseId::SizeDependent,
-    threshold: "nine of ten losses are of packets above a size, lost eight times as often as shorter ones",
+    threshold: "nine in ten lost packets are above a size, and these are lost eight times as often as shorter ones",
     source: "RFC 4821 (black holes for long packets)",
     find: |case| find(case, CauseId::SizeDependent),
 };
@@ -76,7 +79,7 @@ fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
     match law.manner {
         LossManner::Random => random_loss(law.ratio, span),
         LossManner::Bursty => {
-            // Losses of a cluster need not be adjacent: then their number says more than the length of runs.
+            // Losses of a cluster need not be adjacent; then the length of runs does not describe it.
             let adjacent = law.pattern.burst_ratio >= MIN_ADJACENT_RATIO;
             bursty_loss(law.ratio, clusters as u64, mean, adjacent.then_some(law.pattern.burst_ratio), span)
         }
@@ -94,10 +97,11 @@ const MIN_ADJACENT_RATIO: f64 = 1.5;
 
 /// Parts of a test whose shares of losses are compared.
 const PARTS: u64 = 10;
-/// Losses that a part needs to be named.
+/// Fewest losses of a part that is named.
 const MIN_LOSSES_OF_PART: u64 = 10;
 
-/// The worst tenth of the test where losses are isolated and clearly more frequent there than on average: the top of a ramp.
+/// Returns the worst tenth of the test if losses are isolated and clearly more frequent there than on average, as at
+/// the top of a ramp.
 fn worst(case: &Case<'_>, law: &LossLaw) -> Option<WorstPart> {
     let end = case.known.end;
     if law.manner != LossManner::Random || law.is_part || end < 100 * PARTS {

@@ -28,7 +28,9 @@ pub fn headline(
             }
         }
     };
-    let finding = if received == 0 && known.complete && known.sent > 0 {
+    let finding = if let (Severity::Unknown, Some(effect)) = (severity, effect) {
+        format!("No verdict: {effect}.")
+    } else if received == 0 && known.complete && known.sent > 0 {
         NOTHING_ARRIVED.to_owned()
     } else if severity == Severity::Unknown {
         too_few(known.sent, lost)
@@ -84,6 +86,14 @@ pub fn of_counts(sent: u64, received: u64) -> String {
         }
     };
     format!("No verdict: {result}; the far host reports nothing but this count.")
+}
+
+/// Hosts answered `received` of `sent` requests that were broadcast.
+pub fn broadcast(sent: u64, received: u64) -> String {
+    let were = if sent == 1 { "was" } else { "were" };
+    let answers =
+        if received == 0 { "no host answered".to_owned() } else { format!("{received} were answered") };
+    format!("{} {were} broadcast and {answers}; missing answers are not losses", count(sent, "request"))
 }
 
 /// Effect of lost and late packets.

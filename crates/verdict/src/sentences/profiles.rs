@@ -1,6 +1,7 @@
 //! How well a path suits a profile, in words.
 
 use super::numbers::{percent, time};
+use jitlat_core::answer::{Answer, Severity};
 
 /// Nothing limits the use: its delay including the buffer where that is known, its buffer otherwise.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
@@ -86,3 +87,40 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
 
 /// The path's delay is not known.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
+
+/// Explains the grade of `answer` if a profile has a worse one.
+pub fn grade_note(answer: &Answer) -> Option<&'static str> {
+    let worse = |severity: Severity| severity > answer.severity && answer.severity > Severity::Unknown;
+    let is_worse = answer.profiles.values().any(|suits| worse(suits.severity));
+    is_worse.then_some("the verdict is for a conversation with this buffer; each use has its own limits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_without_trailing_zeros() {
+        assert_eq!(
+            [0.01, 0.003, 0.001, 0.1, 0.0].map(short_percent),
+            ["1 %", "0.3 %", "0.1 %", "10 %", "0 %"]
+        );
+    }
+
+    #[test]
+    fn other_traffic_is_named_once() {
+        let traffic = |payload, period_ms| Traffic { payload, period_ms };
+        let [video, telemetry] = [traffic(1200, 5.0), traffic(100, 1000.0)];
+        let measured = traffic(80, 20.0);
+        let limits = [
+            ("video", other_traffic(measured, video)),
+            ("voice", DELAY_UNKNOWN.to_owned()),
+            ("telemetry", format!("{}; {DELAY_UNKNOWN}", other_traffic(measured, telemetry))),
+        ];
+        assert_eq!(
+            other_traffic_of(limits.iter().map(|(name, limits)| (*name, limits.as_str()))).unwrap(),
+            "measured with 80 bytes every 20 ms; video sends 1200 bytes every 5.0 ms, telemetry sends 100 bytes every 1.0 s"
+        );
+        assert_eq!(other_traffic_of([("voice", DELAY_UNKNOWN)].into_iter()), None);
+    }
+}
