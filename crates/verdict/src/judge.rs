@@ -148,8 +148,8 @@ fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity
     }
 }
 
-/// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
-/// never empties, packets that were never sent.
+/// Severity of causes that users notice but that do not vary the path's delay: stalled programs, a queue that never
+/// empties, packets that were never sent.
 fn felt_besides(found: &[FoundCause]) -> Severity {
     let besides = |f: &&FoundCause| match f.cause.id {
         CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,

@@ -75,11 +75,10 @@ const MIN_CONFINED: f64 = 0.85;
 /// Largest share of periodic losses that is not taken for a rate limit. Hardly anybody sets a limit that passes 11 of
 /// 12 packets.
 const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
-/// Like [`MAX_PERIODIC_SHARE`], but for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are
-/// refilled more often.
+/// Same for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled more often.
 const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
 const MIN_LONG_PERIOD_NS: f64 = 450e6;
-/// Like [`MAX_PERIODIC_SHARE`], but for exactly one packet in every N, at any position in the test.
+/// Same for exactly one packet in every N, at any position in the test.
 const MAX_EXACT_SHARE: f64 = 0.125;
 /// Smallest share of losses at which the bucket of a rate limit shows: it drops nothing before its bucket is empty.
 const MIN_BUCKET_SHARE: f64 = 0.05;

@@ -29,7 +29,7 @@ pub struct ConditionEffect {
     pub is_certain: Option<bool>,
 }
 
-/// Share of sweeps without a change in which chance makes at least one comparison look like a change.
+/// Share of sweeps without a change in which at least one comparison looks like a change by chance.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// Returns the effect of each condition: the largest certain one over all combinations of the others, or the largest if

@@ -81,7 +81,7 @@ pub fn series(packets: &[AcceptedPacket]) -> &'static Series<'static> {
     as_read(arrived)
 }
 
-/// Like [`series`], but for packets that were read in this order, regardless of their stamps.
+/// Like [`series`], for packets that were read in this order, regardless of their stamps.
 pub fn as_read(packets: Vec<AcceptedPacket>) -> &'static Series<'static> {
     let mut samples = Samples::default();
     for packet in packets {

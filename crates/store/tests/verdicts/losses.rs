@@ -32,7 +32,7 @@ pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// One packet or a few every half to two seconds, or exactly one packet of so many.
+/// One packet or a few every half to two seconds, or exactly one packet in every N.
 pub fn periodic(draw: &mut Draw) -> Variant {
     let wish =
         Wish { packets: (800, 10_000), duration: 20.0, period: 0.03, periodic: true, ..Wish::default() };

@@ -118,7 +118,7 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// When losses happen, where that is not the whole test.
+/// Part of the test in which losses happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
     /// All of them between these times, in seconds.
@@ -225,7 +225,7 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
     format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
 }
 
-/// Which host's clock was set.
+/// Host whose clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
     /// The sending host's.
@@ -329,7 +329,7 @@ pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> Strin
     )
 }
 
-/// Why a part of a test was not recorded.
+/// Reason for a part of a test that was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
     /// The connection to the other host was lost.

@@ -134,12 +134,12 @@ fn too_few(sent: u64, lost: u64) -> String {
     format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
-/// Whether the profiles of `answer` are judged by the path's delay, or there are none.
+/// True if the profiles of `answer` are judged by the path's delay, or there are none.
 fn is_delay_known(answer: &Answer) -> bool {
     answer.profiles.values().all(|suits| suits.delay_ns.is_some())
 }
 
-/// The parts of a test that are not all of it: a cause that lasts from one tenth to the last is in all of it.
+/// The time of a cause that does not affect the whole test; a cause from the first tenth to the last affects all of it.
 fn part(c: &Cause, packets: u64) -> String {
     let [first, last] = c.packets;
     if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {
@@ -148,7 +148,7 @@ fn part(c: &Cause, packets: u64) -> String {
     format!(", from {} to {}", moment(c.from_s), moment(c.to_s))
 }
 
-/// The sentence about `c` in a test of so many `packets`.
+/// The sentence about `c` in a test of `packets`.
 fn sentence(c: &Cause, packets: u64) -> String {
     let direction = direction(c.direction);
     let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);

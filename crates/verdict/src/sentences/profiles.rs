@@ -1,4 +1,4 @@
-//! How well a path suits a profile, in words.
+//! Suitability of a path for a profile, in words.
 
 use super::numbers::{percent, time};
 use jitlat_core::answer::{Answer, Severity};
@@ -92,7 +92,7 @@ pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
 pub fn grade_note(answer: &Answer) -> Option<&'static str> {
     let worse = |severity: Severity| severity > answer.severity && answer.severity > Severity::Unknown;
     let is_worse = answer.profiles.values().any(|suits| worse(suits.severity));
-    is_worse.then_some("the verdict is for a conversation with this buffer; each use has its own limits")
+    is_worse.then_some("the verdict is for a conversation with this buffer; each profile has its own limits")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::spec::Transport;
 use jitlat_core::units::eng3 as time;
 
-/// The test or its log did not end as it should.
+/// The test or its log ended early.
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
