@@ -169,8 +169,8 @@ fn refine(
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
-/// Returns the drift rate of the smallest delay, in ns per ns; `None` unless it follows one straight line from end to
-/// end as closely as two clocks that run at different rates.
+/// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
+/// for two clocks that run at different rates.
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<f64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
@@ -187,8 +187,8 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
 }
 
-/// Returns the slope of the smallest delays `min` if nearly all of them lie on one line of about `slope`, or some of
-/// them in every part of the test.
+/// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
+/// some in every part of the test.
 fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
