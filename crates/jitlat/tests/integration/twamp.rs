@@ -139,7 +139,10 @@ fn impostor(greeting: &'static [u8]) -> String {
 
 #[test]
 fn broken_servers_are_named_for_what_they_are() {
-    refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer from the server in time", "running there?"]);
+    refused(
+        &ping("127.0.0.1", &impostor(b""), &[]),
+        &["no answer from the server in time", "running there?"],
+    );
     refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["refuses every client"]);
     // All modes, and a count of 2^31, which must not be computed.
     static GREEDY: [u8; 64] = {

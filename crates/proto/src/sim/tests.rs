@@ -266,6 +266,36 @@ fn an_interrupted_test_reports_what_was_received() {
 }
 
 #[test]
+fn a_stream_that_takes_too_long_is_ended() {
+    for dialect in DIALECTS {
+        for direction in BOTH {
+            let mut early = 0;
+            for ms in (0..6500).step_by(97) {
+                let mut world = short(direction);
+                world.dialect = dialect;
+                world.expire = Some(Span::millis(ms));
+                let out = world.run();
+                let name = format!("{dialect} {direction:?} at {ms} ms");
+                match out.client.unwrap_or_else(|e| panic!("{name}: {e}")) {
+                    (Ending::Complete, None) => assert_eq!(out.records[0].len(), 100, "{name}"),
+                    (ending, reason) => {
+                        assert_eq!(ending, Ending::Interrupted, "{name}");
+                        assert!(reason.unwrap().contains("duration was over"), "{name}");
+                        early += 1;
+                        // A classic sender on the far host does not report its count.
+                        if let Some(sent) = out.sessions[0].sent {
+                            assert_eq!(sent as usize, out.records[0].len(), "{name}");
+                            assert!(sent < 100, "{name}: all had been sent");
+                        }
+                    }
+                }
+            }
+            assert!(early > 10, "{dialect} {direction:?}: {early}");
+        }
+    }
+}
+
+#[test]
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
     // The client's messages are no longer answered, for an unknown reason.

@@ -159,7 +159,16 @@ impl ClientMachine {
             FlowRole::Send => results.and_then(|r| r.finish),
             FlowRole::Receive => flow.collection.received.as_ref().map(|r| r.finish),
         };
-        if self.interrupted {
+        let sent = match flow.role {
+            FlowRole::Send => flow.collection.sent.as_ref().map(|s| s.sent),
+            FlowRole::Receive => results.and_then(|r| r.sent).or(flow.far_sent),
+        };
+        let all_sent = sent.is_some_and(|sent| sent >= flow.spec.packets());
+        if self.expired && !all_sent {
+            let late = "its duration was over before all packets had been sent";
+            return (Ending::Interrupted, Some(late.into()));
+        }
+        if self.interrupted && !self.expired {
             return (Ending::Interrupted, Some("interrupted by the user".into()));
         }
         if self.lost {
