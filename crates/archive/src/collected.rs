@@ -71,21 +71,21 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Notes what `host` says of itself, if it did: how many tests wait there, and how many it has dropped; and that so many more of its
-    /// tests were refused.
+    /// Records a report of `host` about its waiting and dropped tests, if there is one, and adds to the number of its
+    /// refused tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
     pub fn record_report(
         &self,
         host: &str,
-        said: Option<(u64, u64)>,
+        report: Option<(u64, u64)>,
         refused: u64,
     ) -> Result<(), ArchiveError> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
             all.prepare_cached(ENSURE)?.execute([host])?;
-            if let Some((waiting, dropped)) = said {
+            if let Some((waiting, dropped)) = report {
                 let update = "UPDATE collected SET heard_ns = ?, waiting = ?, dropped = ? WHERE host = ?";
                 let values = params![now(), bounded(waiting), bounded(dropped), host];
                 all.prepare_cached(update)?.execute(values)?;

@@ -1,16 +1,17 @@
-//! [`Error`]: why a report could not be made, read or written.
+//! [`Error`]: reason why a report could not be made, read or written.
 
 use std::error::Error as StdError;
 use std::io;
 
-/// Why a report could not be made, read or written.
+/// [`Error`]: reason why a report could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The report does not have what the format needs, or two requests exclude each other. The text says which, and what to do.
+    /// The report lacks something that the format needs, or two requests exclude each other. The text says which, and what
+    /// to do.
     #[error("{0}")]
     Unfit(String),
-    /// The build leaves out the feature that this needs.
+    /// This build lacks the feature that the request needs.
     #[error(
         "{what} is not in this build, which leaves out the feature '{feature}': take a released package, or build with \
          `cargo build --release --features {feature}`"
@@ -21,10 +22,10 @@ pub enum Error {
         /// The missing feature.
         feature: &'static str,
     },
-    /// Something failed while this was being done.
+    /// An operation failed.
     #[error("{doing}")]
     During {
-        /// The activity, or the option that asked for it.
+        /// The operation, or the option that requested it.
         doing: String,
         /// The reason.
         source: Box<dyn StdError + Send + Sync>,
@@ -44,7 +45,7 @@ pub enum Error {
     /// A value could not be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The file of a ping could not be read.
+    /// The file of `--ping` could not be read.
     #[error(transparent)]
     Pings(#[from] jitlat_store::passive::PingsError),
     /// The specification of a stream is not possible.
@@ -53,10 +54,10 @@ pub enum Error {
     /// The settings of a test are not possible.
     #[error(transparent)]
     Test(#[from] jitlat_instruments::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The archive cannot give what was asked for.
+    /// The archive could not be read.
     #[cfg(feature = "archive")]
     #[error(transparent)]
     Archive(#[from] jitlat_archive::ArchiveError),
@@ -65,7 +66,7 @@ pub enum Error {
 /// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error and its causes in one line, without causes that the text already contains.
+/// Formats the error and its causes in one line, without causes that the text already contains.
 pub fn explain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -81,7 +82,7 @@ pub fn explain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Adds to an error what was being done.
+/// Adds the failed operation to an error.
 pub(crate) trait Context<T> {
     fn context(self, doing: impl Into<String>) -> Result<T>;
 

@@ -1,9 +1,9 @@
-//! The mean with its Student's intervals as text, and whether they are valid.
+//! Mean delay with its Student's t intervals as text, and their validity.
 
 use jitlat_core::summary::Summary;
 use jitlat_core::units::full_f64;
 
-/// Student's intervals of the mean delay, with a caution; empty below two packets.
+/// Describes the Student's t intervals of the mean delay, with a caution; empty below two packets.
 pub fn intervals(s: &Summary) -> Vec<String> {
     let i = &s.inference;
     let levels = [(90, i.mean_ci90), (95, i.mean_ci95), (99, i.mean_ci99)];
@@ -25,9 +25,9 @@ pub fn intervals(s: &Summary) -> Vec<String> {
     });
     lines.push(match (i.t_valid, i.acf1_send_order) {
         (Some(false), Some(r)) => format!(
-            "caution: packets resemble their neighbours (autocorrelation {r:.2}), so these intervals are too narrow{batches}"
+            "caution: consecutive packets are correlated (autocorrelation {r:.2}), so these intervals are too narrow{batches}"
         ),
-        _ => format!("caution: these hold for packets independent of their neighbours{batches}"),
+        _ => format!("caution: these intervals assume independent packets{batches}"),
     });
     lines
 }

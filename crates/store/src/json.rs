@@ -58,7 +58,7 @@ pub enum SummaryReadError {
     /// The document contains no summaries.
     #[error("it contains no summaries")]
     Empty,
-    /// An object in the place of a summary is not a summary.
+    /// A document in the position of a summary is not a summary.
     #[error("it is not a summary written by --json")]
     Summary(#[source] serde_json::Error),
 }

@@ -125,8 +125,9 @@ fn an_archive_of_every_older_version_is_migrated() {
             let Err(error @ ArchiveError::TooOld { .. }) = refused else {
                 panic!("version {version} was opened")
             };
-            let sentence =
-                format!("has schema version {version}: `jitlat archive migrate` brings it to {VERSION}");
+            let sentence = format!(
+                "has schema version {version}: run `jitlat archive migrate` to convert it to version {VERSION}"
+            );
             assert!(error.to_string().ends_with(&sentence), "{error}");
         }
         assert_eq!(Archive::migrate(&root).unwrap(), version);
