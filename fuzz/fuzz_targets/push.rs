@@ -1,4 +1,5 @@
-//! Both sides of a push, fed with true messages, spoilt ones and anything: no panic, an end, and nothing but what was sent.
+//! Both sides of a push, fed with valid, corrupted and arbitrary messages: no panic, the conversation ends, and only
+//! sent data arrives.
 #![no_main]
 // Aims at: crates/proto/src/push crates/proto/src/channel.rs
 

@@ -1,4 +1,4 @@
-"""What a notebook shows; figures, texts and names."""
+"""Output in notebooks; figures, texts and names."""
 
 import json
 import pathlib

@@ -9,7 +9,7 @@
 //! catalogue. [`Archive::check`] completes or removes a test for which only the first step was done. A log comes back byte
 //! for byte. [`show`] formats results as text, CSV and JSON.
 //!
-//! Neighbours: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows
+//! Related crates: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows
 //! an
 //! archive, `jitlat-monitor` fills one.
 //!

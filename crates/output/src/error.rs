@@ -1,9 +1,11 @@
 //! [`Error`]: reason why a report could not be made, read or written.
 
+pub use jitlat_instruments::error::explain;
+
 use std::error::Error as StdError;
 use std::io;
 
-/// [`Error`]: reason why a report could not be made, read or written.
+/// Reason why a report could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,23 +68,7 @@ pub enum Error {
 /// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Formats the error and its causes in one line, without causes that the text already contains.
-pub fn explain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let cause = error.to_string();
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-        next = error.source();
-    }
-    text
-}
-
-/// Adds the failed operation to an error.
+/// Adds to an error what was being done.
 pub(crate) trait Context<T> {
     fn context(self, doing: impl Into<String>) -> Result<T>;
 

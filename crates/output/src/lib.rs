@@ -14,7 +14,7 @@
 //! A format is a file of this crate that exports its entry, and a line in the list. `--as NAME` of every command, and
 //! `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
 //!
-//! Neighbours: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the
+//! Related crates: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the
 //! figures and
 //! the pages. The caller provides the options that request a format.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Problems of captures and of their matching, with what to do about them.
+//! Problems of captures and of their matching, with advice on what to do about them.
 
 use super::pipeline::CaptureFacts;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
@@ -7,12 +7,12 @@ use jitlat_core::units;
 
 /// Names of the two points.
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
-/// Most prefixes of a side that are listed.
+/// Maximum number of prefixes listed for a side.
 const MAX_LISTED_PREFIXES: usize = 4;
-/// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
+/// The CAIA tool's first mask, with whose fields only the IP identification distinguishes packets of one flow.
 const HEADER_MASK: u32 = 63;
 
-/// The prefixes of a side; of many the first few.
+/// Lists the prefixes of a side; if there are many, the first few.
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
     let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
     if prefixes.len() > MAX_LISTED_PREFIXES {
@@ -53,7 +53,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 impl PassiveResult {
-    /// Whether any packet was recognised at both points.
+    /// True if any packet was recognised at both points.
     pub fn is_measured(&self) -> bool {
         self.total(|w| w.counts.matched) > 0
     }
@@ -62,7 +62,7 @@ impl PassiveResult {
         count(&self.summary.out) + count(&self.summary.back)
     }
 
-    /// Notes about the reliability of the captures and of the matching.
+    /// Returns notes about the reliability of the captures and of the matching.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (facts, point) in self.captures.iter().zip(POINTS) {
@@ -197,8 +197,8 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// Possible reasons why two captures could not be matched at all. `elsewhere` is what they have in common between other
-/// addresses than the requested ones.
+/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan for
+/// common packets between other addresses than the requested ones.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {

@@ -9,7 +9,7 @@
 //!
 //! [`draw`] and [`html`] need the feature `draw`, which is on by default.
 //!
-//! Neighbours: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute the figures; `jitlat-output` writes reports to
+//! Related crates: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute the figures; `jitlat-output` writes reports to
 //! files and the terminal, `jitlat-web` to its pages; `jitlat-store` writes for programs.
 //!
 //! ```

@@ -12,7 +12,7 @@
 //! * [`threads`] – number of threads that may read a log
 //! * [`output`] – files that are replaced completely or not at all
 //!
-//! Neighbours: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` stores many tests;
+//! Related crates: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` stores many tests;
 //! `jitlat-report` writes for people.
 //!
 //! Writing and reading a log:

@@ -8,7 +8,7 @@
 //! The thread that talks to the far host copies events into the board; the drawing thread reads the board. Neither touches a
 //! packet, and a slow or stuck terminal delays frames, never packets.
 //!
-//! Neighbours: [`jitlat_core::live`] computes what is shown, [`jitlat_instruments`] runs the tests. The caller decides when
+//! Related crates: [`jitlat_core::live`] computes what is shown, [`jitlat_instruments`] runs the tests. The caller decides when
 //! to open a view, and reads logs for it.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -11,7 +11,7 @@
 //! archive.
 //! Only requests that start or stop tests change anything, and they are refused unless [`Settings::runs`] is set.
 //!
-//! Neighbours: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
+//! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
 //! the tests that
 //! are started from it ([`Runner`]).
 //!

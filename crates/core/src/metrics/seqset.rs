@@ -1,5 +1,5 @@
-//! [`SeqSet`]: which sequence numbers were accepted. Memory grows with the packets really met, not with
-//! the numbers they claim.
+//! [`SeqSet`]: the set of accepted sequence numbers. Memory grows with the packets received, not with the
+//! numbers they claim.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use std::ops::Range;
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
-/// A set of sequence numbers as a paged bitmap: about a bit a packet in an ordinary stream, one page of
-/// 64 bytes a packet in the worst.
+/// A set of sequence numbers as a paged bitmap: about one bit per packet in an ordinary stream, one page of
+/// 64 bytes per packet in the worst case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
-    /// Page number → place in `pages`; ascending, which is what the scans need.
+    /// Page number → index in `pages`. Ascending, because scans need that order.
     places: BTreeMap<u32, u32>,
-    /// Places given up by [`SeqSet::retire`].
+    /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
-    /// The page met last; streams are nearly in order.
+    /// The most recent page; streams are nearly in order.
     recent: Option<(u32, u32)>,
     len: u64,
 }
@@ -50,7 +50,7 @@ impl TryFrom<Pages> for SeqSet {
 }
 
 impl SeqSet {
-    /// Adds `seq`; false if it was there.
+    /// Adds `seq`; returns false if it was already in the set.
     #[inline]
     pub fn insert(&mut self, seq: u32) -> bool {
         let place = match self.recent {
@@ -70,7 +70,7 @@ impl SeqSet {
         self.change_run(run, |word, bits| *word |= bits);
     }
 
-    /// Lets `change` change the words in which the numbers of `run` are: it gets their bits of each.
+    /// Calls `change` for every word that contains numbers of `run`, with a mask of their bits.
     fn change_run(&mut self, run: Range<u32>, change: impl Fn(&mut u64, u64)) {
         let (mut at, end) = (u64::from(run.start), u64::from(run.end));
         while at < end {
@@ -93,7 +93,7 @@ impl SeqSet {
         }
     }
 
-    /// Takes out the numbers from `number` on, counted from there.
+    /// Splits off the numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> SeqSet {
         let mut rest = SeqSet::default();
         let from = u64::from(number);
@@ -107,7 +107,7 @@ impl SeqSet {
         rest
     }
 
-    /// Takes `seq` out; false if it was not there.
+    /// Removes `seq`; returns false if it was not in the set.
     pub fn remove(&mut self, seq: u32) -> bool {
         let Some(&place) = self.places.get(&(seq / PAGE)) else { return false };
         let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
@@ -118,7 +118,7 @@ impl SeqSet {
         there
     }
 
-    /// Whether `seq` is in the set.
+    /// Returns true if `seq` is in the set.
     #[inline]
     pub fn contains(&self, seq: u32) -> bool {
         let place = match self.recent {
@@ -141,17 +141,17 @@ impl SeqSet {
         place
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The largest element.
+    /// Returns the largest element.
     pub fn max(&self) -> Option<u32> {
         self.places.iter().rev().find_map(|(&page, &place)| {
             let words = &self.pages[place as usize];
@@ -160,7 +160,7 @@ impl SeqSet {
         })
     }
 
-    /// The maximal runs of consecutive numbers, ascending.
+    /// Iterates over the maximal runs of consecutive numbers, ascending.
     pub fn runs(&self) -> SeqRuns<impl Iterator<Item = (u64, u64)>> {
         let words = self.places.iter().flat_map(|(&page, &place)| {
             let base = u64::from(page) * u64::from(PAGE);
@@ -169,12 +169,12 @@ impl SeqSet {
         SeqRuns { words, word: (0, 0), pending: None }
     }
 
-    /// The numbers, ascending.
+    /// Iterates over the numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.runs().flat_map(|run| (run.start..run.start + run.len).map(|seq| seq as u32))
     }
 
-    /// Adds all of `other`.
+    /// Adds all numbers of `other`.
     pub fn merge(&mut self, other: &SeqSet) {
         for (&page, &place) in other.places.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
             let target = self.page_of(page) as usize;
@@ -185,13 +185,13 @@ impl SeqSet {
         }
     }
 
-    /// Number of pages of 512 sequence numbers in use.
+    /// Returns the number of pages of 512 sequence numbers in use.
     pub fn pages(&self) -> usize {
         self.places.len()
     }
 
-    /// Forgets the page of the smallest numbers and gives its runs and the first number after it. The
-    /// numbers forgotten still count in [`SeqSet::len`].
+    /// Forgets the page with the smallest numbers. Returns its runs and the first number after it. Forgotten
+    /// numbers still count in [`SeqSet::len`].
     pub fn retire(&mut self) -> Option<(Vec<SeqRun>, u64)> {
         let (page, place) = self.places.pop_first()?;
         let base = u64::from(page) * u64::from(PAGE);
@@ -202,7 +202,7 @@ impl SeqSet {
         Some((SeqRuns { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
 
-    /// Prepares [`Ranks::of`].
+    /// Prepares for calls of [`Ranks::of`].
     pub fn ranks(&self) -> Ranks<'_> {
         let mut before = vec![0; self.pages.len()];
         let mut sum = 0;
@@ -214,7 +214,7 @@ impl SeqSet {
     }
 }
 
-/// The position of numbers in their set.
+/// Ranks of numbers in their set.
 pub struct Ranks<'a> {
     set: &'a SeqSet,
     before: Vec<u32>,
@@ -222,7 +222,7 @@ pub struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// How many numbers of the set are below `seq`, which must be in it (0 otherwise).
+    /// Returns how many numbers of the set are below `seq`, which must be in it (otherwise 0).
     #[inline]
     pub fn of(&mut self, seq: u32) -> u32 {
         let place = match self.recent {
@@ -241,17 +241,17 @@ impl Ranks<'_> {
     }
 }
 
-/// A stretch of consecutive sequence numbers.
+/// A run of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeqRun {
-    /// The first number.
+    /// First number.
     pub start: u64,
     /// Number of elements, at least 1.
     pub len: u64,
 }
 
-/// Maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
+/// Iterates over maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
 pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),
@@ -287,7 +287,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
     }
 }
 
-/// The stretches of 0…n−1 that `present` leaves out, ascending: the runs of loss.
+/// Iterates over the runs of 0…n−1 that `present` lacks, ascending: the runs of loss.
 pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
     let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;
@@ -298,7 +298,7 @@ pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<It
     })
 }
 
-/// What `cut` leaves of `runs`; both ascending, the runs of each apart from each other.
+/// Iterates over the parts of `runs` outside of `cut`. Both are ascending and without overlaps.
 pub fn without(
     runs: impl Iterator<Item = SeqRun>,
     cut: impl Iterator<Item = SeqRun>,
@@ -401,14 +401,14 @@ mod tests {
 
     #[test]
     fn the_page_of_the_smallest_is_forgotten() {
-        // Pages of 512 numbers: 3 holds 1536 to 2047.
+        // Pages have 512 numbers: page 3 has 1536 to 2047.
         let mut s = set([1600, 1601, 1536, 2047, 5000]);
         assert_eq!((s.pages(), s.contains(1600)), (2, true));
         let run = |start, len| SeqRun { start, len };
         assert_eq!(s.retire(), Some((vec![run(1536, 1), run(1600, 2), run(2047, 1)], 2048)));
         assert_eq!((s.pages(), s.len(), s.iter().collect::<Vec<_>>()), (1, 5, vec![5000]));
         assert!(!s.contains(1600) && s.contains(5000));
-        // Its place serves one other page, not two.
+        // A released page is used again only once.
         assert!(s.insert(9000) && s.insert(12_000));
         assert_eq!((s.pages.len(), s.iter().collect::<Vec<_>>()), (3, vec![5000, 9000, 12_000]));
         assert_eq!(SeqSet::default().retire(), None);

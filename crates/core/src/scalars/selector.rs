@@ -1,4 +1,4 @@
-//! [`Selector`]: a scalar as a user names it.
+//! [`Selector`]: the name of a scalar as users write it.
 
 use super::{ExactNumber, SCALARS, Scalar, ScalarSource};
 use crate::spec::Direction;
@@ -6,26 +6,26 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A scalar of a whole test (`pdv-p99`), or of one way of a round-trip test (`up-pdv-p99`).
+/// A scalar of a whole test (`pdv-p99`), or of one direction of a round-trip test (`up-pdv-p99`).
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
-    /// Which scalar.
+    /// The scalar.
     pub scalar: &'static Scalar,
-    /// The way of a round-trip test; `None`: the whole.
+    /// Direction of a round-trip test; `None` for the whole test.
     pub way: Option<Direction>,
 }
 
-/// Not the name of a scalar.
+/// Error: not the name of a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{name}' is not a figure: did you mean {}?", .near.join(", "))]
 pub struct UnknownScalar {
-    /// The name given.
+    /// The name that was given.
     pub name: String,
     /// Scalars with similar names.
     pub near: Vec<String>,
 }
 
-/// Every scalar of whole tests, then of each way.
+/// Iterates over all scalars of whole tests, then of each direction.
 pub fn selectors() -> impl Iterator<Item = Selector> {
     let of = |way: Option<Direction>| {
         let there = move |f: &&Scalar| way.is_none() || f.applies.ways;
@@ -35,12 +35,12 @@ pub fn selectors() -> impl Iterator<Item = Selector> {
 }
 
 impl Selector {
-    /// Its value in `summary`; `None` if it is undefined.
+    /// Returns the value in `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
         self.scalar.from(&ScalarSource::of(summary, self.way)?)
     }
 
-    /// Its column in tables for programs: `up_pdv_p99_ns`.
+    /// Returns the column name in tables for programs: `up_pdv_p99_ns`.
     pub fn column(&self) -> String {
         format!("{}{}", prefix(self.way).replace('-', "_"), self.scalar.column())
     }
@@ -81,7 +81,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The three figures whose names are most similar to `text`.
+/// Returns the three scalars whose names are most similar to `text`.
 pub fn closest(text: &str) -> Vec<String> {
     let mut all: Vec<(usize, String)> = selectors()
         .filter(|s| s.way.is_none() || text.starts_with(prefix(s.way)))
@@ -92,7 +92,7 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Letters to change, add or remove to make one from the other (Levenshtein).
+/// Returns the number of letters to change, add or remove to convert one text to the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -129,7 +129,7 @@ mod tests {
             let error = wrong.parse::<Selector>().unwrap_err();
             assert!(error.near.iter().any(|n| n == meant) && error.near.len() == 3, "{error}");
         }
-        // The schedule belongs to the test, not to one way.
+        // The schedule belongs to the test, not to one direction.
         assert!("up-schedule-error-p99".parse::<Selector>().is_err());
         assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));
     }

@@ -1,4 +1,4 @@
-//! [`ScalarSource`]: what scalars are read from.
+//! [`ScalarSource`]: the part of a summary from which scalars are read.
 
 use crate::spec::Direction;
 use crate::summary::{
@@ -8,17 +8,18 @@ use crate::summary::{
 use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;
 
-/// A whole test, or one way of a round-trip test, with what both have.
+/// A whole test or one direction of a round-trip test, with access to the fields that both have.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
     Test(&'a Summary),
-    /// One way of a round-trip test.
+    /// One direction of a round-trip test.
     Way(&'a DirectionResult),
 }
 
 impl<'a> ScalarSource<'a> {
-    /// One way of `summary` if it is a round-trip test with that way; with `None` the whole.
+    /// Returns one direction of `summary`, if it is a round-trip test with that direction; with `None`, the
+    /// whole test.
     pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<ScalarSource<'a>> {
         let Some(way) = way else { return Some(ScalarSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
@@ -29,7 +30,7 @@ impl<'a> ScalarSource<'a> {
         found.as_ref().map(ScalarSource::Way)
     }
 
-    /// The whole test; `None` for one way.
+    /// Returns the whole test; `None` for one direction.
     pub fn test(&self) -> Option<&'a Summary> {
         match *self {
             ScalarSource::Test(summary) => Some(summary),
@@ -37,12 +38,13 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// What a round-trip test as a whole has in addition to its round trips; `None` for other tests.
+    /// Returns the results of a round-trip test in addition to its round trips; `None` for other tests and
+    /// for one direction.
     pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
         self.test()?.two_way.as_deref()
     }
 
-    /// Packets sent, as far as their fate is known.
+    /// Returns the number of packets sent whose fate is known.
     pub fn sent(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.sent),
@@ -50,7 +52,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Packets lost; `None` if unknown.
+    /// Returns the number of packets lost; `None` if unknown.
     pub fn lost(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.lost),
@@ -58,7 +60,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Duplicates; `None` if unknown.
+    /// Returns the number of duplicates; `None` if unknown.
     pub fn duplicate(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.duplicate),
@@ -66,7 +68,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Packets overtaken; `None` if unknown.
+    /// Returns the number of reordered packets; `None` if unknown.
     pub fn out_of_sequence(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.out_of_sequence),
@@ -74,7 +76,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Lost over sent.
+    /// Returns lost packets divided by packets sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
             ScalarSource::Test(summary) => summary.loss.ratio,
@@ -82,7 +84,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// How losses cluster; `None` if unknown.
+    /// Returns the loss figures; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
             ScalarSource::Test(summary) => Some(&summary.loss),
@@ -90,7 +92,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// The value of a metric without a field of its own; `None` if it is undefined.
+    /// Returns the value of a metric without a field of its own; `None` if it is undefined.
     pub(super) fn computed(&self, key: &str) -> Option<f64> {
         self.figures().get(key).copied().flatten()
     }
@@ -103,7 +105,7 @@ impl<'a> ScalarSource<'a> {
     }
 }
 
-/// What a test and a way have in the same form.
+/// Defines access to fields that tests and directions have in common.
 macro_rules! both {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $taken:ident;)*) => {
         impl<'a> ScalarSource<'a> {
@@ -119,28 +121,28 @@ macro_rules! both {
 }
 
 both! {
-    /// Raw delay.
+    /// Returns the raw delay.
     latency: Distribution = latency;
-    /// Delay above the smallest.
+    /// Returns the delay above the smallest.
     pdv: Distribution = pdv;
-    /// PDV without the skew of the clocks.
+    /// Returns PDV without the skew of the clocks.
     pdv_deskewed: Option<Distribution> = pdv_deskewed;
-    /// Delay corrected by the clock estimate.
+    /// Returns the delay corrected by the clock estimate.
     latency_corrected: Option<Corrected> = latency_corrected;
-    /// Variation between consecutive packets.
+    /// Returns the variation between consecutive packets.
     ipdv: Ipdv = ipdv;
-    /// RTP jitter.
+    /// Returns RTP jitter.
     rfc3550_jitter: Option<Rfc3550> = rfc3550_jitter;
-    /// MAPDV2, in ns.
+    /// Returns MAPDV2, in ns.
     mapdv2: Option<f64> = mapdv2;
-    /// Relative clock skew.
+    /// Returns the relative clock skew.
     skew_hull: Option<SkewHull> = skew_hull;
-    /// Play-out buffers and voice quality.
+    /// Returns the figures of play-out buffers and voice quality.
     dejitter: Option<Dejitter> = dejitter;
-    /// Service objectives.
+    /// Returns the service objectives.
     objectives: Option<Y1541> = objectives;
-    /// The clocks.
+    /// Returns the clock estimate.
     clock: ClockEstimate = clock;
-    /// Sources of the time stamps.
+    /// Returns the sources of the time stamps.
     stamps: StampCounts = stamps;
 }

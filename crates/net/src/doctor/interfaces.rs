@@ -1,5 +1,5 @@
-//! Network interfaces: which time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received packets, and in
-//! which queues packets to be sent wait.
+//! Network interfaces: the time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
+//! packets, and their queueing disciplines.
 
 use super::{line, number};
 use crate::{launch, sys};
@@ -22,26 +22,26 @@ pub struct InterfaceReport {
     pub mtu: Option<u64>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// The time stamps it supports; `None` if the driver does not report it.
+    /// Supported time stamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
     /// Longest delay of a received packet by interrupt coalescing, in µs.
     pub coalesce_us: Option<u32>,
-    /// Packets dropped on reception since the interface came up.
+    /// Number of packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
     /// Kinds of its queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// Who keeps launch times of packets (`--pace etf`); `None` if no queue does.
+    /// What releases packets at their launch times (`--pace etf`); `None` if no queue does.
     pub launch_times: Option<LaunchTimes>,
 }
 
-/// Who lets packets with launch times go at their time.
+/// What releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchTimes {
-    /// The kernel, by its timers.
+    /// Kernel timers.
     Kernel,
-    /// The adapter, by its clock.
+    /// The adapter's clock.
     Adapter,
 }
 
@@ -57,7 +57,7 @@ pub struct Abilities {
     pub hardware_send: bool,
     /// Hardware stamps of every received packet, not only of PTP packets.
     pub hardware_receive: bool,
-    /// Number of the adapter's clock, `/dev/ptpN`.
+    /// Number of the adapter's clock: N in `/dev/ptpN`.
     pub clock: Option<u32>,
 }
 
@@ -83,7 +83,7 @@ impl Abilities {
     }
 }
 
-/// Every interface that is up, sorted by name.
+/// Returns every interface that is up, sorted by name.
 pub fn all() -> Vec<InterfaceReport> {
     use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! [`FlowError`]: why a flow cannot begin.
+//! [`FlowError`]: reason why a flow cannot begin.
 
 use crate::launch::LaunchError;
 use crate::privilege::{Capability::NetBindService, explain};
@@ -6,11 +6,11 @@ use jitlat_core::{Span, Transport, units};
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a flow has no stream.
+/// Reason why a flow has no stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// The port is not available.
+    /// The local port is not available.
     #[error("binding {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
     Bind { transport: Transport, local: SocketAddr, source: io::Error },
     /// The socket's address cannot be read.
@@ -35,10 +35,10 @@ pub enum FlowError {
     /// The greeting of a TCP connection failed.
     #[error("greeting TCP {peer} for the test stream: {source}; is a firewall between the hosts?")]
     Greeting { peer: SocketAddr, source: io::Error },
-    /// Another program answers.
+    /// A program other than a jitlat server answers.
     #[error("TCP {0} answers, but not as a jitlat server does")]
     Foreign(SocketAddr),
-    /// The peer should have connected.
+    /// The peer did not connect in time.
     #[error("no TCP connection from {0} came")]
     NoConnection(SocketAddr),
     /// A connection broke before it could be used.

@@ -1,5 +1,5 @@
-//! LaMP in whole Ethernet frames: over IP and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
-//! its own.
+//! LaMP in whole Ethernet frames: over IP and UDP built here, bypassing this host's stack, as `LaTe -s -r`
+//! does; or directly in Ethernet frames.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::MAX_DATAGRAM;
@@ -24,14 +24,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Answers LaMP over IPv4 and IPv6 in whole frames at one interface.
+/// Reflector for LaMP over IPv4 and IPv6, in whole frames at one interface.
 #[derive(Clone, Debug)]
 pub struct LampFrameReflector {
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// The interface.
+    /// Interface name.
     pub interface: String,
-    /// As [`super::LampReflector::trusted`].
+    /// See [`super::LampReflector::trusted`].
     pub trusted: Vec<Prefix>,
 }
 
@@ -44,7 +44,7 @@ impl Reflector for LampFrameReflector {
         policy::LAMP
     }
 
-    /// One address, whatever the host's addresses are.
+    /// One address, regardless of the host's addresses.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -60,12 +60,12 @@ impl Reflector for LampFrameReflector {
     }
 }
 
-/// Answers LaMP in Ethernet frames of its own at one interface.
+/// Reflector for LaMP directly in Ethernet frames, at one interface.
 #[derive(Clone, Debug)]
 pub struct LampEthernetReflector {
-    /// The interface.
+    /// Interface name.
     pub interface: String,
-    /// As [`super::LampReflector::trusted`].
+    /// See [`super::LampReflector::trusted`].
     pub trusted: Vec<Prefix>,
 }
 
@@ -78,7 +78,7 @@ impl Reflector for LampEthernetReflector {
         policy::LAMP
     }
 
-    /// One address, that of the interface.
+    /// One address: that of the interface.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -104,7 +104,7 @@ impl Reflector for LampEthernetReflector {
     }
 }
 
-/// A LaMP packet out of a frame.
+/// A LaMP packet parsed from a frame.
 struct LampFrameRequest<'a, W> {
     from: SocketAddr,
     way: W,
@@ -113,27 +113,28 @@ struct LampFrameRequest<'a, W> {
     traffic_class: Option<u8>,
 }
 
-/// What is beneath LaMP in a frame.
+/// Protocol layers below LaMP in a frame.
 trait LowerLayer: Send + 'static {
-    /// The route to one client; the kernel's tables are not needed.
+    /// Return route to a client, so that the kernel's tables are not needed.
     type Way: Copy;
 
-    /// The packet in `frame`, if it is for this host.
+    /// Parses the packet in `frame`; `None` if it is not for this host.
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Self::Way>>;
 
     /// Builds the frame of an answer.
     fn fill(&self, frame: &mut Vec<u8>, way: &Self::Way, payload: &[u8]);
 }
 
-/// UDP and IP.
+/// LaMP over UDP and IP.
 struct Datagrams {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
+    /// Reserves the port, so that the host does not report it as unreachable; its filter drops everything
+    /// that arrives.
     _owner: UdpSocket,
 }
 
-/// The route of a datagram.
+/// Return route of a datagram.
 #[derive(Clone, Copy)]
 struct FrameRoute {
     mac: Mac,
@@ -172,7 +173,7 @@ impl LowerLayer for Datagrams {
     }
 }
 
-/// Nothing but Ethernet.
+/// LaMP directly in Ethernet frames.
 struct Ethernet {
     mac: Mac,
 }
@@ -181,7 +182,7 @@ impl LowerLayer for Ethernet {
     type Way = Mac;
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Mac>> {
-        // What was sent to everybody, or claims to come from everybody, is never answered.
+        // Packets sent to a broadcast address, or claiming to come from one, are never answered.
         let found = lamp_frame::parse(frame)
             .filter(|f| f.destination == self.mac && lamp_frame::is_unicast(f.source))?;
         let from = lamp_frame::address_of(found.source);
@@ -199,7 +200,7 @@ impl LowerLayer for Ethernet {
     }
 }
 
-/// A packet socket that answers.
+/// A packet socket that answers requests.
 struct Frames<B> {
     socket: Socket,
     beneath: B,
@@ -231,7 +232,7 @@ impl Frames<Datagrams> {
     }
 }
 
-/// A socket that has `port` of both families, or of IPv4 where there is no IPv6, and accepts nothing.
+/// Binds a socket to `port` for both families, or for IPv4 if the host has no IPv6. It accepts nothing.
 fn owner(port: u16) -> io::Result<Socket> {
     let of = |domain, any: IpAddr| {
         let owner = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -249,7 +250,7 @@ fn owner(port: u16) -> io::Result<Socket> {
 }
 
 impl<B: LowerLayer> Frames<B> {
-    /// Answers at `socket`, of an interface with the address `ip`.
+    /// Answers at `socket`, which belongs to an interface with the address `ip`.
     fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &ReflectorContext) -> io::Result<Frames<B>> {
         enlarge(&socket);
         shared.prefer(&socket);
@@ -324,7 +325,7 @@ impl<B: LowerLayer> Frames<B> {
             Ok(LampReaction::Answer) => self.send(&way, out),
             Ok(LampReaction::AnswerAndFollow(kind)) => {
                 let began = if kind == LampFollowUp::Application { now.wall } else { at };
-                // Before it is sent: sending a frame may deliver it to the client at once.
+                // Measured before sending: sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
                 self.send(&way, out);
                 let Some(h) = LampHeader::parse(out).filter(|_| self.shared.may_follow_up(from)) else {
@@ -338,7 +339,7 @@ impl<B: LowerLayer> Frames<B> {
         }
     }
 
-    /// A frame that cannot be sent is lost, as on any path.
+    /// Sends an answer. A frame that cannot be sent is lost, as on any path.
     fn send(&mut self, way: &B::Way, payload: &[u8]) {
         self.beneath.fill(&mut self.frame, way, payload);
         if self.socket.send(&self.frame).is_ok() {

@@ -1,5 +1,5 @@
-//! The client's side of a TWAMP control conversation. It pauses before the first test packet and continues after the
-//! last: it never runs while packets fly.
+//! Client's side of a TWAMP control conversation. It pauses before the first test packet and continues after
+//! the last, so it never runs while packets fly.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Why there is no session.
+/// Reason why there is no session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TwampError {
@@ -33,28 +33,28 @@ pub enum TwampError {
     Failed {
         /// The server.
         to: SocketAddr,
-        /// The reason, and what to try.
+        /// Reason, and what to try.
         failure: AmpFailure,
     },
-    /// The user stopped it.
+    /// The user interrupted the test.
     #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
     Interrupted(SocketAddr),
 }
 
-/// What to request from a server.
+/// Settings of a request to a server.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
     /// The server.
     pub to: SocketAddr,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// The mode to use; `None`: the strongest that both sides support.
+    /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes; `None`: unauthenticated.
+    /// User name and passphrase for the keyed modes; `None`: unauthenticated mode.
     pub user: Option<(String, Vec<u8>)>,
-    /// The sessions to request.
+    /// Sessions to request.
     pub sessions: Vec<TwampSessionSpec>,
-    /// How long each step may take.
+    /// Timeout of each step.
     pub step_timeout: Span,
 }
 
@@ -98,31 +98,31 @@ impl TwampControl {
         Ok(control)
     }
 
-    /// The mode in use.
+    /// Security mode in use.
     pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
-    /// The sessions, in the order they were requested.
+    /// Granted sessions, in the order they were requested.
     pub fn granted(&self) -> &[TwampGrant] {
         &self.granted
     }
 
-    /// Starts the sessions: packets are answered from now on.
+    /// Starts the sessions: from now on the server answers packets.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
         self.driver.handle(TwampClientInput::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
-    /// Ends the sessions. An error means that the server was already gone.
+    /// Ends the sessions. An error means that the server had already closed the connection.
     pub fn stop(mut self) -> Result<(), TwampError> {
-        // Whether it has closed the connection meanwhile, and why.
+        // Notice if the server has closed the connection in the meantime, and why.
         self.driver.read_input();
         self.driver.handle(TwampClientInput::Stop);
         self.converse(|c| c.over, None)
     }
 
-    /// Exchanges messages until `done`, or until the conversation has failed.
+    /// Exchanges messages until `done` returns true or the conversation fails.
     fn converse(
         &mut self,
         done: impl Fn(&TwampControl) -> bool,

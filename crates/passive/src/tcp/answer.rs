@@ -1,4 +1,4 @@
-//! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
+//! Problems of captured TCP connections: the directions worth looking at, and the [`Answer`] for all of them.
 
 use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
 use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
@@ -11,35 +11,35 @@ use jitlat_verdict::severity::{of_host, of_missing, of_wait};
 use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
-/// A share of the time for which a closed window matters.
+/// Minimum share of the time for which a closed window is reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
-/// Shares of segments from which overtaking and doubles are named, five segments at least.
+/// Minimum share of segments at which reordering and duplicates are reported; at least five segments.
 const MIN_SEGMENT_SHARE: f64 = 0.003;
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
-/// Causes of an answer.
+/// Maximum number of causes in an answer.
 const MAX_CAUSES: usize = 16;
 
-/// The data of one connection in one direction.
+/// Data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpDirection<'a> {
-    /// Who sends the data.
+    /// Sender of the data.
     pub from: SocketAddr,
-    /// Who receives them.
+    /// Receiver of the data.
     pub to: SocketAddr,
-    /// What happened to them.
+    /// Statistics of the data.
     pub data: &'a DirectionFigures,
-    /// From the capture point to the receiver and back.
+    /// Round trip from the capture point to the receiver and back.
     pub rtt: Option<SpreadFigures>,
-    /// How long the receiver had closed its window, or had it filled, in ns.
+    /// Total time for which the receiver's window was closed or full, in ns.
     pub held_ns: i64,
-    /// How often the receiver closed its window.
+    /// Number of times the receiver closed its window.
     pub zero_windows: u64,
-    /// What is wrong with them, the worst first.
+    /// Problems, the worst first.
     pub causes: Vec<Cause>,
 }
 
 impl TcpDirection<'_> {
-    /// How bad it is; unknown of too few segments.
+    /// Severity of the worst problem; unknown if there are too few segments.
     pub fn severity(&self) -> Severity {
         if self.data.data_segments < MIN_SEGMENTS {
             return Severity::Unknown;
@@ -48,7 +48,7 @@ impl TcpDirection<'_> {
     }
 }
 
-/// The directions with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
+/// Returns the directions with data, the worst first, and of equally bad ones those with most bytes first.
 pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
@@ -101,7 +101,7 @@ fn direction_of(
             cause
         };
         result.causes = found.into_iter().flatten().map(place).collect();
-        // Stable: of equally severe causes that which explains the others comes first.
+        // The sort is stable: of equally severe causes, the one that explains the others stays first.
         result.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     }
     result
@@ -139,14 +139,14 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     Some(Cause { magnitude_ns: Some(most), ..found })
 }
 
-/// Lost segments, of which so many packets were lost between two points.
+/// Describes lost segments; `between` packets were lost between two points.
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let (data, lost) = (direction.data, lost(direction.data));
     if lost == 0 {
         return None;
     }
     let share = share(lost, data);
-    // A loss that three duplicate acknowledgements did not mend was not alone.
+    // More timeouts than fast retransmissions mean that losses were not isolated.
     let (id, how) = match data.timeouts > data.fast {
         true => (CauseId::BurstyLoss, "most were mended by timeouts alone"),
         false => (CauseId::RandomLoss, "most were mended by fast retransmissions"),
@@ -210,14 +210,15 @@ fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
 
-/// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
+/// Returns the answer for all connections: as bad as the worst direction. TCP has neither play-out buffers
+/// nor profiles to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
     let judged: Vec<&TcpDirection<'_>> =
         directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
-    // Stable: the worst way comes first.
+    // The sort is stable: the worst direction stays first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     causes.truncate(MAX_CAUSES);
     Answer {
@@ -365,7 +366,7 @@ mod tests {
         let stalled = closed(4000 * MS);
         assert_eq!((stalled.causes[0].id, stalled.severity), (CauseId::ReceiverStall, Severity::Fair));
         assert!(stalled.headline.starts_with("Fair: the receiver did not read for 4.0 s, 192.0.2.0:5000"));
-        // A window that is full is how TCP works, without a receiver that stops.
+        // A full window is normal: it does not mean that the receiver stopped reading.
         assert!(one(|up, _| up.window_full_ns = Span(9000 * MS)).causes.is_empty());
     }
 

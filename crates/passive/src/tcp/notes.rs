@@ -1,4 +1,4 @@
-//! Notes about the reliability of one capture point or two.
+//! Notes about the reliability of the captures at one or two points.
 
 use super::part::{ConnectionsPart, PointPair, PointRead};
 use crate::verdict::list_prefixes;

@@ -1,19 +1,19 @@
-//! Explains which delays of a connection were retransmissions, which a full window, and which the path.
+//! Explains a connection's delays: retransmissions, a full window, or the path.
 
 use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection};
 use crate::SpreadFigures;
 use jitlat_core::units::eng4;
 
-/// A queue shorter than this is not worth mentioning, in ns.
+/// Shortest queue that is reported, in ns.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
-/// Fewest segments with payload from which anything is concluded.
+/// Minimum number of segments with payload from which anything is concluded.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
-/// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
+/// Longest delay of an acknowledgement by a receiver, in ns (Linux; RFC 9293 allows 500 ms).
 const MAX_ACK_DELAY_NS: i64 = 200_000_000;
 
-/// What delayed the data of each direction that has any.
+/// Describes the causes of delay in each direction that has data.
 pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
     let directions = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
@@ -27,7 +27,7 @@ pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -
     .collect()
 }
 
-/// The better of the two round trips: timestamps also measure what was sent twice.
+/// Returns the better of the two round trips: timestamps also measure data that was sent twice.
 pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),
@@ -35,7 +35,8 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
-/// Whether round trips show a queue: `Some(false)` where delayed acknowledgements would look the same; `None` if not.
+/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements would look the
+/// same, `None` if there is no queue.
 pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
     (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)

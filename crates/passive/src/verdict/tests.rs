@@ -31,7 +31,7 @@ fn plan() -> MatchPlan {
     }
 }
 
-/// 1000 packets each way, all recognised at both points.
+/// 1000 packets in each direction, all recognised at both points.
 fn sound() -> PassiveResult {
     let counts =
         MatchCounts { seen_at_reference: 1000, seen_at_monitor: 1000, matched: 1000, ..Default::default() };
@@ -57,13 +57,13 @@ fn notes(change: impl FnOnce(&mut PassiveResult)) -> Vec<String> {
     result.notes()
 }
 
-/// The only note.
+/// Returns the only note.
 fn note(change: impl FnOnce(&mut PassiveResult)) -> String {
     let [note] = notes(change).try_into().unwrap();
     note
 }
 
-/// The first number for which there is a note with this text.
+/// Returns the first number for which there is a note with this text.
 fn from(text: &str, most: i64, set: impl Fn(&mut PassiveResult, u64)) -> i64 {
     first(0..=most, |x| notes(|r| set(r, x as u64)).iter().any(|n| n.contains(text)))
 }
@@ -119,14 +119,14 @@ fn sightings_that_were_given_up_are_mentioned() {
     assert_eq!(from("had to be given up", 9, |r, x| r.summary.back.counts.given_up = x), 1);
 }
 
-/// So many sightings without a partner.
+/// Adds `n` sightings without a partner.
 fn alone(r: &mut PassiveResult, n: u64) {
     r.summary.out.counts.seen_at_reference += n;
 }
 
 #[test]
 fn sightings_without_a_partner_are_mentioned_where_they_are_many() {
-    // x of 4000 + x.
+    // A share x of 4000 + x.
     assert_eq!(from("have no partner", 9000, alone), 1715);
     assert!(note(|r| alone(r, 4000)).starts_with("50 % of the sightings have no partner"));
     let repeated = notes(|r| {

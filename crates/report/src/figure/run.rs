@@ -4,7 +4,7 @@ use super::axis::{AxisUnit, value_label};
 use super::trace::Trace;
 use jitlat_core::summary::Summary;
 
-/// [`DrawnRun`]: a run, as input for figures.
+/// A run, as input for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnRun<'a> {
     /// Name in titles, if there are several; empty for a single run.

@@ -1,9 +1,9 @@
 //! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
 
 use super::{Page, TextOptions, count, mark};
-use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
-use jitlat_core::spec::Direction;
+use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::summary::Summary;
+use jitlat_verdict::evidence;
 
 /// Maximum number of causes listed; more are only counted.
 const MAX_CAUSES: usize = 5;
@@ -59,21 +59,5 @@ fn uses(answer: &Answer) -> Option<String> {
 
 /// Returns the evidence of a cause, its location and its certainty.
 pub fn why(cause: &Cause) -> String {
-    let way = match cause.direction {
-        Some(Direction::Up) => ", up",
-        Some(Direction::Down) => ", down",
-        None => "",
-    };
-    let place = match cause.fault {
-        Fault::Path => "the path's",
-        Fault::Sender => "the sending host's",
-        Fault::Receiver => "the receiving host's",
-        Fault::Clock => "a clock's, not the path's",
-        Fault::Record => "the log's, not the path's",
-    };
-    let sure = match cause.id {
-        CauseId::IncompleteLog => String::new(),
-        _ => format!("; {:.0} % sure", 100.0 * cause.confidence),
-    };
-    format!("{}{way} ({place}{sure})", cause.because)
+    evidence(cause)
 }

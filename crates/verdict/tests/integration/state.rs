@@ -601,9 +601,9 @@ fn tests_that_have_nothing_in_common_stay_apart() {
     assert!(error.to_string().contains("protocols differ"), "{error}");
     assert_eq!(json(changed), json(state.clone()));
     let error = streaming(&one_way, &records).unite_with(state.clone()).unwrap_err();
-    assert!(error.to_string().contains("only parts of one test"), "{error}");
+    assert!(error.to_string().contains("only parts of the same test"), "{error}");
     let other = state.clone().resume(with_id(session(100), "two")).unwrap_err();
-    assert!(other.to_string().contains("a part of another test"), "{other}");
+    assert!(other.to_string().contains("belongs to another test"), "{other}");
 }
 
 #[test]
@@ -612,9 +612,9 @@ fn what_is_no_state_is_said_to_be_none() {
         |bytes: &[u8]| SavedAnalysis::load(bytes, &jitlat_verdict::options()).unwrap_err().to_string();
     assert!(error(b"").contains("not a saved state"));
     assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved state"));
-    assert!(error(b"# jitlat state 7\nabc").contains("of version 7"));
+    assert!(error(b"# jitlat state 7\nabc").contains("has version 7"));
     assert!(error(b"# jitlat state 1\nabc").contains("damaged"));
-    assert!(error(&state::seal(b"")).contains("can be the state of no analysis"));
+    assert!(error(&state::seal(b"")).contains("cannot be the state of an analysis"));
     let empty = analyze(&session(5), [], &jitlat_verdict::options());
     assert_eq!(
         SavedAnalysis::load(&of(&session(5), &[]).save().unwrap(), &jitlat_verdict::options())

@@ -36,7 +36,7 @@ fn receive(socket: &UdpSocket) -> (i32, SocketAddr) {
     (i32::from_be_bytes(buffer[8..12].try_into().unwrap()), from)
 }
 
-/// Everything up to and including the sentinel.
+/// Receives all packets up to and including the sentinel.
 fn receive_all(socket: &UdpSocket) -> Vec<i32> {
     core::iter::from_fn(|| Some(receive(socket).0).filter(|seq| *seq != -1)).collect()
 }

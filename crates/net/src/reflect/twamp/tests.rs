@@ -1,4 +1,4 @@
-//! Control conversations and sessions through the kernel, on loopback.
+//! Tests of control conversations and sessions over the loopback interface.
 
 use super::*;
 use crate::pace::Pacing;
@@ -115,7 +115,12 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Span::millis(2),
                         Schedule::Periodic,
                     );
-                    let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(5) };
+                    let plan = PingPlan {
+                        spec: spec.unwrap(),
+                        wait: None,
+                        timeout: Span::seconds(5),
+                        overdue: jitlat_proto::twoway::Overdue::Space,
+                    };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.requests.answered(), 20, "{mode}");
@@ -181,13 +186,13 @@ fn sessions_need_memory_of_the_common_budget() {
     let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
     let wishes = |n| vec![wish(SecurityMode::Open, 40_000, to.ip()); n];
     let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
-    // Twice a megabyte each.
+    // Each session needs two megabytes.
     assert_eq!(refusal(to, SecurityMode::Open, |a| a.sessions = wishes(3)), full);
 }
 
 #[test]
 fn sessions_keep_to_the_ports_allowed() {
-    // An address that no other test uses, and one port of it.
+    // A separate address with a free port, which no other test uses.
     let port = std::net::UdpSocket::bind("127.97.31.7:0").unwrap().local_addr().unwrap().port();
     let (_reflectors, to) = serve("127.97.31.7", |s| s.test_ports = Some(port..=port));
     let control = TwampControl::open(
@@ -207,7 +212,7 @@ fn nobody_there_is_said() {
     assert!(
         matches!(&result, Err(TwampError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
     );
-    // A client that sends nothing.
+    // A client that connects and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut silent = asking(listener.local_addr().unwrap(), SecurityMode::Open, vec![]);
     silent.step_timeout = Span::millis(200);

@@ -8,7 +8,7 @@ use jitlat_passive::pipeline::LengthCounts;
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, SizeFigures};
 
-/// [`PassiveRun`]: one passive measurement, as input for figures.
+/// One passive measurement, as input for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct PassiveRun<'a> {
     /// Its pairs and packets.

@@ -18,7 +18,7 @@ const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 /// Expected packet sizes, in bytes.
 const EXPECTED_SIZE_BYTES: i64 = 2048;
 
-/// [`PassiveTrace`]: data of pairs, ping and single packets for figures, in constant size.
+/// Data of pairs, ping and single packets for figures, in constant size.
 #[derive(Clone, Debug)]
 pub struct PassiveTrace {
     range: FigureRange,
