@@ -51,7 +51,7 @@ mod tests {
         let lines = intervals(&Summary { inference, ..Summary::default() });
         insta::assert_snapshot!(lines.join("\n"), @r"
         mean latency with confidence (Student), 90%: 1.000000 ms to 3.000000 ms; 95%: 900.000 us to 3.100000 ms; 99%: 500.000 us to 3.500000 ms
-        caution: packets resemble their neighbours (autocorrelation 0.83), so these intervals are too narrow; 95% by 20 batches: 100.000 us to 4.000000 ms
+        caution: consecutive packets are correlated (autocorrelation 0.83), so these intervals are too narrow; 95% by 20 batches: 100.000 us to 4.000000 ms
         ");
         assert!(intervals(&Summary::default()).is_empty());
     }

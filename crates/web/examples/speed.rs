@@ -45,12 +45,12 @@ fn archive(folder: &Path, fill: impl FnOnce(&Archive, &Connection) -> Result<()>
     Ok(())
 }
 
-/// Copies every row of `table` for each row of `of`, with the columns in `said` replaced.
-fn copy(db: &Connection, table: &str, of: &str, said: &[(&str, &str)]) -> Result<()> {
+/// Copies every row of `table` for each row of `of`, with the values of the columns in `replaced`.
+fn copy(db: &Connection, table: &str, of: &str, replaced: &[(&str, &str)]) -> Result<()> {
     let mut names = db.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = names.query_map([table], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
     let value = |name: &String| {
-        let given = said.iter().find(|(known, _)| known == name);
+        let given = replaced.iter().find(|(known, _)| known == name);
         given.map_or_else(|| format!("r.\"{name}\""), |(_, value)| (*value).to_owned())
     };
     let values: Vec<String> = names.iter().map(value).collect();

@@ -105,7 +105,7 @@ fn mode(d: &Distribution) -> Option<f64> {
 
 fn corrected_latency(page: &mut Page, s: &Summary) {
     let Some(c) = &s.latency_corrected else {
-        page.line("corrected latency = - (nothing is known of the clocks)");
+        page.line("corrected latency = - (clock offset unknown)");
         return;
     };
     let [min, avg, max] = [c.min.map(full), c.mean.map(full_f64), c.max.map(full)].map(dash);

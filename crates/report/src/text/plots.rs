@@ -192,7 +192,7 @@ mod tests {
         let unicode = PlotCanvas { width: 62, unicode: true };
         assert!(burstiness("Latency", &samples, 0, 101, ASCII).is_ascii());
         insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, unicode), @"
-        Latency against arrival time
+        Latency over arrival time
           1.000 ms to 9.000 ms, each column 39.60 ms
           largest  █▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█▁▁▁      ▁▁▁▁▁▁▁█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█
           median   ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁      ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁

@@ -99,8 +99,8 @@ fn stamps_that_did_not_come_and_a_pause_on_purpose_are_said() {
         report.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let said = with(Some(17), Some(Span::micros(900)));
-    assert!(said.contains("of 17 packets the kernel's stamp of leaving was lost"), "{said}");
-    assert!(said.contains("; up to 900.0 us of it on purpose, to take"), "{said}");
+    assert!(said.contains("the kernel's departure stamp is missing for 17 packets"), "{said}");
+    assert!(said.contains("; up to 900.0 us of it intended, to read several"), "{said}");
     for quiet in [with(Some(0), None), with(None, None)] {
         assert!(!quiet.contains("was lost:") && !quiet.contains("on purpose"), "{quiet}");
     }
@@ -152,8 +152,8 @@ fn a_change_of_path_and_windows_are_listed() {
     // Sentences are wrapped.
     let text = report.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
-        "Between changes of the path or of a clock packets 0 to 499: smallest latency 5.000 ms;",
-        "packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the stretch before;",
+        "Segments between path or clock changes packets 0 to 499: smallest latency 5.000 ms;",
+        "packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the previous segment;",
         "Windows of 100.0 ms the 40 of 200 with the most loss",
     ] {
         assert!(text.contains(said), "{said}: {report}");

@@ -70,7 +70,7 @@ fn round_trips_are_called_so() {
         "Directions",
         "round trip</th>",
         "one clock stamps both ends",
-        "there (raw, two clocks)",
+        "up (raw, two clocks)",
         "round trip</dd>",
         "Command to repeat the test: <code>jitlat ping 192.0.2.2 --proto stamp -n",
     ] {
@@ -191,7 +191,7 @@ const HEADINGS: [&str; 8] = [
     "Reliability",
     "Findings",
     "In words",
-    "Every figure",
+    "All figures",
     "Parameters, hosts and clocks",
     "Clocks",
 ];
@@ -399,13 +399,8 @@ fn a_comparison_begins_with_its_verdicts_and_works_in_a_browser() {
     assert_self_contained(&html);
     assert!(html.len() < 400_000, "{} bytes", html.len());
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
-    let order = [
-        "class=\"first\"",
-        "class=\"pane\"",
-        "wan against loopback",
-        "<h2>The figures<",
-        "What was compared",
-    ];
+    let order =
+        ["class=\"first\"", "class=\"pane\"", "wan against loopback", "<h2>The figures<", "Compared runs"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
     assert!(at("class=\"headline") < at("class=\"pane\""));
     assert!(html.contains("different payloads: 80 and 40 bytes"));

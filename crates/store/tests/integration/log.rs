@@ -156,7 +156,7 @@ fn missing_rows_show_in_their_numbers() {
     let text = std::fs::read_to_string(golden("d_edge_small_v1.log")).unwrap();
     let text: String = text.lines().filter(|l| !l.starts_with("5 ")).map(|l| format!("{l}\n")).collect();
     let (_, _, reading) = read_bytes(text.as_bytes()).unwrap();
-    assert!(reading.warnings[0].contains("line 17: row 6 where 5 was due"), "{:?}", reading.warnings);
+    assert!(reading.warnings[0].contains("line 17: row 6 instead of row 5"), "{:?}", reading.warnings);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn absurd_row_numbers_are_a_broken_numbering() {
     }
     let (_, records, reading) = read_bytes(text.as_bytes()).unwrap();
     assert_eq!(records.len(), 18);
-    let found = format!("row {} where 15 was due", u64::MAX);
+    let found = format!("row {} instead of row 15", u64::MAX);
     assert!(reading.warnings[0].contains(&found), "{:?}", reading.warnings);
 }
 
