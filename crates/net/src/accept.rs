@@ -314,7 +314,7 @@ fn admit<S: ConnectionService>(
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
         Ok(thread) => Admitted::Served(thread),
         Err(e) => {
-            tracing::warn!(%peer, error = %e, "{}: no thread for one more connection", service.name());
+            tracing::warn!(%peer, error = %e, "{}: cannot start a thread for another connection", service.name());
             Admitted::Dropped
         }
     }

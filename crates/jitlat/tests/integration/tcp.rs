@@ -117,7 +117,7 @@ fn connections_are_one_screen() {
     );
     let brief = one_screen("tcp atm_tcp_up.ref.pcap -q");
     assert!(
-        brief.lines().count() == 1 && brief.starts_with("Bad: data wait up to 3.2 s in a queue"),
+        brief.lines().count() == 1 && brief.starts_with("Bad: data waits up to 3.2 s in a queue"),
         "{brief}"
     );
 }

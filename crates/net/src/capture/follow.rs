@@ -165,7 +165,7 @@ impl FollowedFiles {
         let before = self.begun.zip(known.first).is_some_and(|(begun, first)| first < begun);
         if before {
             self.notes.push(format!(
-                "{}: left out, its packets are from before those that were read already",
+                "{}: skipped, because its packets are older than those already read",
                 path.display()
             ));
             return;
