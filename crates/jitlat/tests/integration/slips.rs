@@ -71,7 +71,7 @@ fn a_control_port_that_says_nothing_is_named_with_the_time() {
     let (status, errors) =
         said(Path::new("/tmp"), &format!("127.0.0.1 --no-log --control-port {}", address.port()));
     assert_eq!(status, Some(2), "{errors}");
-    assert!(errors.contains(&format!("{address} does not answer yet")), "{errors}");
+    assert!(errors.contains(&format!("connecting to {address}: no answer yet")), "{errors}");
     assert!(errors.contains("cannot connect to 127.0.0.1"), "{errors}");
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
 }

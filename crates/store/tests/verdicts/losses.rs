@@ -1,13 +1,14 @@
 //! Random losses of kinds that a rule can mistake for one another: clusters of any density, periods, a few gaps.
 
-use super::context::{Context, Draw, Wish, context};
+use super::context::{Context, Draw, Requirements, context};
 use super::paths::{by_loss, by_outage, tolerance, variant};
 use super::variant::{Truth, Variant};
 use jitlat_impair::{Choice, GilbertModel};
 
 /// The chain of Gilbert and Elliott with bad states of 2 to 20 packets, in which 30 to 100 % are lost.
 pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (1500, 10_000), period: 0.05, ..Wish::default() });
+    let mut c =
+        context(draw, Requirements { packets: (1500, 10_000), period: 0.05, ..Requirements::default() });
     let bad = draw.scale(2.0, 20.0);
     // At least 1.8 lost packets per bad state: with fewer they are isolated.
     let lost = draw.between((1.8 / bad).clamp(0.3, 1.0), 1.0);
@@ -34,8 +35,13 @@ pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
 
 /// One packet or a few every half to two seconds, or exactly one packet in every N.
 pub fn periodic(draw: &mut Draw) -> Variant {
-    let wish =
-        Wish { packets: (800, 10_000), duration: 20.0, period: 0.03, periodic: true, ..Wish::default() };
+    let wish = Requirements {
+        packets: (800, 10_000),
+        duration: 20.0,
+        period: 0.03,
+        periodic: true,
+        ..Requirements::default()
+    };
     let mut c = context(draw, wish);
     let (every, count) = match draw.whole(0, 2) {
         0 => (draw.whole(12, 60) as f64, 1),
@@ -56,8 +62,13 @@ pub fn periodic(draw: &mut Draw) -> Variant {
 
 /// Two to four gaps of 110 to 170 ms and nothing else.
 pub fn gaps(draw: &mut Draw) -> Variant {
-    let wish =
-        Wish { packets: (1500, 10_000), duration: 20.0, period: 0.02, periodic: true, ..Wish::default() };
+    let wish = Requirements {
+        packets: (1500, 10_000),
+        duration: 20.0,
+        period: 0.02,
+        periodic: true,
+        ..Requirements::default()
+    };
     let mut c = context(draw, wish);
     let count = draw.whole(2, 4);
     let length = (draw.between(0.11, 0.17) / c.period).ceil() as u64;
@@ -78,8 +89,10 @@ pub fn gaps(draw: &mut Draw) -> Variant {
 
 /// Loss that rises from nothing to a tenth: isolated throughout.
 pub fn ramp(draw: &mut Draw) -> Variant {
-    let mut c: Context =
-        context(draw, Wish { packets: (4000, 10_000), period: 0.05, periodic: true, ..Wish::default() });
+    let mut c: Context = context(
+        draw,
+        Requirements { packets: (4000, 10_000), period: 0.05, periodic: true, ..Requirements::default() },
+    );
     let most = draw.between(0.05, 0.12);
     let lost = (0..c.packets).filter(|seq| draw.chance(most * *seq as f64 / c.packets as f64));
     c.path().loss = Choice::indices(lost.collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! The confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the
-//! causes named are compared with the true ones.
+//! Confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the reported
+//! causes are compared with the true ones.
 //!
-//! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` a sample.
+//! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` runs a sample.
 
 mod context;
 mod hosts;
@@ -22,10 +22,10 @@ use std::io::Cursor;
 use std::ops::Range;
 use variant::Variant;
 
-/// A kind of test: its name, and how one is drawn.
+/// A kind of test: its name, and a function that draws one.
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
-/// What can be drawn.
+/// All kinds of tests.
 const FAMILIES: [Family; 35] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
@@ -64,7 +64,7 @@ const FAMILIES: [Family; 35] = [
     ("loss ramp", losses::ramp),
 ];
 
-/// The verdict on a log.
+/// Returns the verdict on a log.
 fn judge(log: Vec<u8>) -> Option<Answer> {
     judge_with(log, &jitlat_verdict::options())
 }
@@ -78,7 +78,7 @@ fn judge_with(log: Vec<u8>, options: &Options) -> Option<Answer> {
     analyzer.finish(reader.session()).answer
 }
 
-/// Every family's scores over these seeds.
+/// Scores every family over these seeds.
 fn run(all: Range<u64>) -> Matrix {
     let wanted = std::env::var("JITLAT_FAMILY").ok();
     let single = std::env::var("JITLAT_SEED").ok().and_then(|s| s.parse::<u64>().ok());
@@ -122,7 +122,7 @@ fn causes_are_named_right() {
     matrix.check();
 }
 
-/// All of it; prints the tables of the documentation.
+/// Scores all seeds, and prints the tables of the documentation.
 #[test]
 #[ignore = "minutes; run by `just verdicts`"]
 fn confusion_matrix() {

@@ -1,4 +1,4 @@
-//! [`Matrix`]: how often each cause was named for each fault.
+//! [`Matrix`]: number of times each cause was reported for each fault.
 
 use super::variant::Variant;
 use jitlat_core::answer::{Answer, CauseId};
@@ -9,10 +9,10 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Score {
     seed: u64,
-    /// The cause named first.
+    /// Cause reported first.
     named: Option<CauseId>,
     main: bool,
-    /// Causes named that are not present.
+    /// Reported causes that are not present.
     false_causes: Vec<CauseId>,
     severity: bool,
     complete: bool,
@@ -109,7 +109,7 @@ fn describe(variant: &Variant, answer: &Answer) -> String {
     text
 }
 
-/// The scores by fault.
+/// Scores by fault.
 #[derive(Default)]
 pub struct Matrix {
     rows: Vec<(&'static str, Vec<Score>)>,
@@ -120,7 +120,7 @@ impl Matrix {
         self.rows.push((family, scores));
     }
 
-    /// Requirements on all families together, and on clean paths.
+    /// Checks the requirements on all families together, and on clean paths.
     pub fn check(&self) {
         let clean = |name: &str| name.contains("clean");
         let alarms =
@@ -144,7 +144,7 @@ impl Matrix {
     }
 }
 
-/// The table of the documentation, and everything that went wrong where `JITLAT_MISSES` asks for it.
+/// Prints the table of the documentation, and every wrong verdict if `JITLAT_MISSES` is set.
 impl fmt::Display for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |values: Vec<Option<bool>>| {

@@ -7,10 +7,10 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::histogram::rebinned;
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// Bars of the histogram: narrow, so that bands are visible.
+/// Number of bars: narrow ones, so that bands are visible.
 const BARS: usize = 240;
 
-/// How many pairs had which round trip.
+/// Draws the number of pairs by round trip.
 pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let (trace, levels) = (run.trace, run.levels);
     if trace.pairs.n() == 0 {
