@@ -28,7 +28,7 @@ pub struct CurveReport {
     confidence: ConfidenceLevel,
     answer: Answer,
     title: String,
-    /// Where and when the runs were measured.
+    /// Hosts and times of the runs.
     measured: String,
 }
 

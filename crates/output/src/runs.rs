@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
-/// Maximum size of a JSON file: a summary has some hundred kilobytes, many runs with intervals some megabytes.
+/// Maximum size of a JSON file: a summary has several hundred kilobytes, many runs with intervals several megabytes.
 const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// Reads the runs in `files`, each with a unique label.
