@@ -2,7 +2,7 @@
 default:
     @just --list
 
-# The gate, at most 20 minutes: formatting, clippy, all tests, fuzz smoke of what changed
+# Run the gate, at most 20 minutes: formatting, clippy, all tests, fuzz smoke of what changed
 check:
     .ci/run
 
@@ -14,7 +14,7 @@ full *PARTS:
 nightly *PARTS:
     .ci/nightly {{PARTS}}
 
-# The tests, as in the README
+# Run the tests, as in the README
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
@@ -22,7 +22,7 @@ test *ARGS:
 parallel *ARGS:
     .ci/parallel {{ARGS}}
 
-# The end-to-end tests in namespaces; a missing privilege is a failure
+# Run the end-to-end tests in namespaces; a missing privilege is a failure
 e2e:
     JITLAT_REQUIRE_PRIVILEGED=1 cargo test -p jitlat
 
@@ -59,7 +59,7 @@ bias PACKETS='2000':
 python:
     python/check
 
-# Five hosts in network namespaces with one file: a mesh, its archive, alerts, and the page at http://127.0.0.1:2680/ (root)
+# Run a mesh of five hosts in network namespaces: its archive, alerts, and the page at http://127.0.0.1:2680/ (root)
 mesh *ARGS:
     examples/mesh/run {{ARGS}}
 
@@ -75,11 +75,11 @@ verdicts VARIANTS='200' FIRST='0':
 patches:
     cargo test -p jitlat --test integration -- patches:: --ignored
 
-# Server, client and an impaired path on this machine
+# Run server, client and an impaired path on this machine
 demo *ARGS:
     cargo run --release -p jitlat -- demo {{ARGS}}
 
-# Every fuzz target for SECONDS each, one for each processor at a time (needs a nightly toolchain and cargo-fuzz)
+# Run every fuzz target for SECONDS, one for each processor at a time (needs a nightly toolchain and cargo-fuzz)
 fuzz SECONDS='600':
     fuzz/run {{SECONDS}}
 
@@ -95,7 +95,7 @@ fuzz-coverage *TARGETS:
 mutants FILE='':
     cargo mutants -j1 {{ if FILE == "" { "" } else { "--no-config --test-workspace=false --minimum-test-timeout 60 --file " + FILE } }}
 
-# Ratios against plain baselines measured in the same run (root for SCHED_FIFO)
+# Measure ratios against plain baselines in the same run (root for SCHED_FIFO)
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
 
@@ -117,11 +117,11 @@ captures-in-parts MINUTES='60' PARTS='6':
 pages:
     cargo test --release -p jitlat-report --test integration -- html::sizes_and_times --ignored --nocapture
 
-# API documentation
+# Build the API documentation
 docs:
     cargo doc --workspace --no-deps --open
 
-# Licences, sources and bans of the dependencies, and known vulnerabilities (from the network, or ADVISORY_DB)
+# Check licences, sources and bans of the dependencies, and known vulnerabilities (from the network, or ADVISORY_DB)
 deny *OPTIONS:
     packaging/check-dependencies {{OPTIONS}}
 
@@ -129,7 +129,7 @@ deny *OPTIONS:
 tools:
     packaging/tools
 
-# docs/ as a site in target/site, its links checked
+# Build docs/ as a site in target/site, and check its links
 site:
     PATH="$PWD/target/tools/bin:$PATH" mdbook build && packaging/check-site target/site
 
@@ -137,7 +137,7 @@ site:
 check-package PROFILE='release':
     PATH="$PWD/target/tools/bin:$PATH" packaging/check {{PROFILE}}
 
-# The build without optional features: its size, its crates, and that it measures (minutes)
+# Test the build without optional features: its size, its crates, and measurements (minutes)
 small:
     cargo test -p jitlat --test integration -- --ignored --nocapture small::
 
@@ -145,7 +145,7 @@ small:
 slim *BUILDS:
     .ci/slim {{BUILDS}}
 
-# The pure crates compile for systems other than Linux
+# Check that the pure crates compile for systems other than Linux
 portable:
     packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin
 
@@ -157,6 +157,6 @@ publish-dry-run:
 release *FOLDER:
     packaging/release {{FOLDER}}
 
-# A release made twice in different places is the same
+# Check that a release built twice in different folders is identical
 reproducible:
     packaging/reproducible

@@ -22,7 +22,7 @@ def inside(k, *words, **how):
 
 
 def read(path):
-    """(time in ns, source, protocol, IP packet) of each packet."""
+    """Returns (time in ns, source, protocol, IP packet) of each packet."""
     data, at = open(path, "rb").read(), 24
     while at + 16 <= len(data):
         s, ns, size, _ = struct.unpack("<4I", data[at:at + 16])

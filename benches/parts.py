@@ -2,7 +2,7 @@
 
     python3 benches/parts.py target/release/jitlat [MINUTES [PARTS [PACKETS_A_SECOND [FOLDER]]]]
 
-Makes two captures of the same traffic (16 flows over UDP, each packet answered; clocks 3.25 s and 20 ppm apart, one in 1000 lost each way), a frame
+Makes two captures of the same traffic (16 flows over UDP, each packet answered; clocks 3.25 s and 20 ppm apart, one in 1000 lost per direction), a frame
 at a time. Reads them whole, and in parts of equal length with the plan of a first pass; joins these, and compares every line. Ends with
 status 1 where they differ.
 """

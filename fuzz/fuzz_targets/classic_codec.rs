@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
-    /// Whether the client has requested a stream, and therefore expects answers.
+    /// True if the client has requested a stream, and therefore expects answers.
     asked: bool,
     down: bool,
     sizes: Vec<u8>,

@@ -76,7 +76,7 @@ const WILLING: u64 = u64::from_be_bytes(*b"jitproof");
 struct Balance {
     packets: i64,
     bytes: i64,
-    /// Whether it has proven that it receives packets sent to it.
+    /// True if it has proven that it receives packets sent to it.
     proven: bool,
 }
 

@@ -34,7 +34,7 @@ def summaries(dataset, *, json=False, batch=65536):
 
 def rollup(dataset, *, by=("path",), batch=65536):
     """A DataFrame with one row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets. Spark exchanges
-    pools, some hundred kilobytes per group and file."""
+    pools, about a hundred kilobytes per group and file."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
     pools = _over([(file,) for file in files.names(dataset)], "file string", work, files.partial(by))

@@ -93,7 +93,7 @@ impl Summary {
         self.id.as_deref()
     }
 
-    /// Start of the test, ns since 1970; `None` if no packet tells it.
+    /// Start of the test, ns since 1970; `None` if no packet contains it.
     #[getter]
     fn started_ns(&self) -> Option<i64> {
         self.session.created.or(self.first).map(|t| t.0)

@@ -212,7 +212,7 @@ impl Arguments {
         Ok(all)
     }
 
-    /// Whether `name` was given.
+    /// True if `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

@@ -11,7 +11,7 @@ use jitlat_net::twoway;
 use std::io;
 
 /// Reason why nothing could be measured. A test that was cut short is not an error:
-/// [`TestOutcome`](crate::TestOutcome) tells how it ended.
+/// [`TestOutcome`](crate::TestOutcome) describes how it ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -105,7 +105,7 @@ impl Default for OneWayService {
 pub struct DigestService {
     /// TCP port.
     pub port: u16,
-    /// What is captured, and who may receive it.
+    /// Captured interfaces, and who may receive their digests.
     pub service: digest::DigestExporter,
 }
 
@@ -135,7 +135,7 @@ pub fn every_address() -> Vec<IpAddr> {
 }
 
 impl Serve {
-    /// Starts listening. What clients do is logged ([`tracing`]). A reflector that cannot start is listed in
+    /// Starts listening. Actions of clients are logged ([`tracing`]). A reflector that cannot start is listed in
     /// [`Serving::failures`].
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl Serve {
         list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
     }
 
-    /// Whether any service has a key.
+    /// True if any service has a key.
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
             || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())

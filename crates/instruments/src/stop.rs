@@ -28,7 +28,7 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether an early end is requested. A test resets the request while it ends, to notice the next one, and restores
+    /// True if an early end is requested. A test resets the request while it ends, to notice the next one, and restores
     /// it when it returns.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)

@@ -127,7 +127,7 @@ fn open(path: &Path) -> Result<LogReader> {
     })
 }
 
-/// What a file is if it is certainly not a log, as the continuation of a sentence; `None` if it may be one.
+/// Describes a file that is certainly not a log, as the continuation of a sentence; `None` if it may be one.
 fn kind_of(path: &Path) -> Option<String> {
     /// The first bytes of pcap (µs and ns) in both byte orders, and of pcapng.
     const CAPTURES: [[u8; 4]; 5] = [
@@ -201,7 +201,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
     Ok(whole)
 }
 
-/// Whether a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.
+/// True if a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.
 fn is_state(path: &Path) -> bool {
     beginning(path, 32).is_some_and(|bytes| SavedAnalysis::begins(&bytes))
 }

@@ -48,7 +48,7 @@ pub struct CompareArgs {
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
     pub along: Option<RunKey>,
-    /// With --along: confidence of the intervals, in percent: 90, 95 or 99
+    /// Confidence of the intervals of --along, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
     pub confidence: ConfidenceLevel,
     /// Quantity to compare: pdv (jitter), ipdv, or delay

@@ -7,10 +7,10 @@
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`spp`], [`tcp`] – captured
 //!   traffic
-//! * [`monitor`] – many paths, all the time
+//! * [`monitor`] – many paths, continuously
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
-//! * [`without`] – what stands in the place of modules that a build leaves out
+//! * [`without`] – stand-ins for modules that a build leaves out
 //! * [`logs`] – the files of logs; [`log`] – lines on standard error
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

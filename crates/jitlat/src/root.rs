@@ -156,7 +156,7 @@ fn meant_command(word: &str) -> Option<String> {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One-way test against a server (the same as `jitlat HOST`)
+    /// Run a one-way test against a server (the same as `jitlat HOST`)
     Test(Box<test::TestArgs>),
     #[command(about = two_way_tests())]
     Ping(Box<PingArgs>),
@@ -203,7 +203,7 @@ impl Command {
 /// Description of `ping`, with the names of all protocols.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
-    format!("Two-way test against any host that answers: {}", names.join(", "))
+    format!("Run a two-way test against any host that answers: {}", names.join(", "))
 }
 
 #[derive(Clone, Debug, Args)]

@@ -285,7 +285,7 @@ struct Occupied<'a> {
     /// Index in `sets` that applies from each time until the next.
     times: BTreeMap<i64, usize>,
     sets: Vec<Vec<usize>>,
-    /// Whether a test may be added to a set.
+    /// True if a test may be added to a set.
     fits: HashMap<(usize, usize), bool>,
     /// Index of the set with a test added.
     with: HashMap<(usize, usize), usize>,

@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// If it is not true within `limit`; the message names `what` was expected.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
-    assert!(within(limit, condition), "waited {limit:?} in vain for {what}");
+    assert!(within(limit, condition), "waited {limit:?} for {what} without success");
 }
 
 /// Waits until `find` finds something, and returns that.
@@ -49,7 +49,7 @@ pub fn for_value<T>(what: &str, limit: Duration, mut find: impl FnMut() -> Optio
 }
 
 /// Waits until `condition` is true, at most for `limit`; returns whether it became true. It is checked at least once,
-/// and once more at the end.
+/// and again at the end.
 pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {

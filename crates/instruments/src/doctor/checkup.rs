@@ -58,7 +58,7 @@ pub struct Baseline {
     pub pdv_max: Option<i64>,
     /// Standard deviation of the delay.
     pub stddev: Option<f64>,
-    /// Whether all send and receive stamps came from the kernel.
+    /// True if all send and receive stamps came from the kernel.
     pub kernel_stamps: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct HeldCapability {
     pub name: &'static str,
     /// Purpose for which jitlat needs it.
     pub purpose: &'static str,
-    /// Whether the process has it.
+    /// True if the process has it.
     pub held: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Checkup {
     pub wall_clock: ClockReading,
     /// Cost of reading the steady clock.
     pub steady_clock: ClockReading,
-    /// Wake-up errors of each way to wait, with SCHED_FIFO where permitted.
+    /// Wake-up errors of each pacing mode, with SCHED_FIFO where permitted.
     pub wake: Vec<WakeLateness>,
     /// A one-way stream over loopback, or the reason why it could not be measured.
     #[serde(skip)]

@@ -44,6 +44,14 @@ pub fn judge(c: &Checkup) -> Vec<Finding> {
 
 struct FindingList(Vec<Finding>);
 
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
+fn processors(n: usize) -> String {
+    if n == 1 { "1 processor".to_owned() } else { format!("{n} processors") }
+}
+
 /// A clock whose reading takes longer than this is read through the kernel instead of in user space (vDSO).
 const SLOW_CLOCK: Span = Span(200);
 /// A stall longer than this is visible in jitter figures.
@@ -63,7 +71,8 @@ impl FindingList {
         if wall.backwards + steady.backwards > 0 {
             let n = wall.backwards + steady.backwards;
             let text = format!(
-                "The clock went back {n} time(s) while it was being read: no time stamp can be trusted."
+                "The clock went back {} while it was being read: no time stamp can be trusted.",
+                times(n)
             );
             self.say("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
         }
@@ -87,8 +96,9 @@ impl FindingList {
         if stalls > 0 {
             let level = if max >= LONG_STALL { Level::Poor } else { Level::Note };
             let text = format!(
-                "A program that only reads the clock stalled {stalls} time(s) for more than {} in {}, at \
+                "A program that only reads the clock stalled {} for more than {} in {}, at \
                  most {}: the processor was used by other programs, interrupts or the hypervisor.",
+                times(stalls),
                 eng4(MIN_STALL.0),
                 eng4((wall.watched + steady.watched).0),
                 eng4(max.0)
@@ -200,7 +210,7 @@ impl FindingList {
         if let Some(load) = m.load.filter(|l| *l > m.cpus as f64 * 0.7) {
             let level = if load > m.cpus as f64 { Level::Poor } else { Level::Note };
             let text =
-                format!("{load:.2} programs are ready to run on {} processor(s): packets will wait.", m.cpus);
+                format!("{load:.2} programs are ready to run on {}: packets will wait.", processors(m.cpus));
             self.say("load", level, text, Some("stop other programs on this host".into()));
         } else if let Some(p) = m.cpu_pressure.filter(|p| *p > 10.0) {
             let text = format!("For {p:.0} % of the last ten seconds some program waited for a processor.");

@@ -36,7 +36,7 @@ pub struct Load {
     pub specs: Vec<LoadSpec>,
     /// The server that receives the load.
     pub server: LoadServer,
-    /// How long the load runs before the test begins.
+    /// Time for which the load runs before the test begins.
     pub settle: Span,
 }
 

@@ -45,7 +45,7 @@ impl fmt::Debug for OneWayProtocol {
 
 /// The client of a one-way protocol, with its arguments.
 pub trait OneWayClient: fmt::Debug + Send + Sync {
-    /// The protocol's entry.
+    /// Entry of the protocol in the list.
     fn protocol(&self) -> &'static OneWayProtocol;
 
     /// Checks that the protocol can run `test`.

@@ -84,7 +84,7 @@ pub enum PassiveError {
         packets: u64,
         /// Frames that hold no IP packet.
         skipped: u64,
-        /// Whether a filter excluded some packets.
+        /// True if a filter excluded some packets.
         filtered: bool,
     },
 }

@@ -15,7 +15,7 @@ const MASK_ADDRESSES: u32 = 3;
 pub struct Passive {
     /// Addresses at either side, including translated ones; `None`: found from the traffic.
     pub sides: Option<Sides>,
-    /// Whether some of the addresses in `sides` are translated ones.
+    /// True if some of the addresses in `sides` are translated ones.
     pub translated: bool,
     /// Fields that a translator on the path rewrites; `None`: found from the traffic.
     pub translation: Option<Translation>,
@@ -37,7 +37,7 @@ pub struct Passive {
     pub interval: Span,
     /// Method of matching packets.
     pub matching: Matching,
-    /// Whether to send the records of both ways: the events `Started`, `Concluding`, `Records` and `Finished`.
+    /// Whether to send the records of both directions: the events `Started`, `Concluding`, `Records` and `Finished`.
     pub records: bool,
     /// Whether to send each matched packet: the event `Matched`.
     pub matched: bool,
@@ -132,7 +132,7 @@ pub enum Matching {
     Caia {
         /// Number of packets that are searched for a match.
         search: usize,
-        /// Whether the window narrows to the delays seen so far.
+        /// True if the window narrows to the delays seen so far.
         narrowing: bool,
     },
 }

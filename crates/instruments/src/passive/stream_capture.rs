@@ -102,7 +102,7 @@ impl CapturedStream {
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 
-    /// Whether a packet of the stream was received (not sent) by this host.
+    /// True if a packet of the stream was received (not sent) by this host.
     fn is_received(&self, p: &IpPacket<'_>) -> bool {
         match p.src() == p.dst() {
             true => p.ports().is_some_and(|(from, _)| from == self.port),

@@ -42,7 +42,7 @@ pub struct TcpCaptures {
     pub one_point: bool,
     /// Only the connections of this share; `None`: all.
     pub share: Option<ConnectionShare>,
-    /// Whether the only capture (a folder or a file) is still being written. Its files are then read as they appear,
+    /// True if the only capture (a folder or a file) is still being written. Its files are then read as they appear,
     /// until `stop`.
     pub follow: bool,
     /// End following after this time; `None`: no limit.

@@ -50,9 +50,9 @@ pub struct Ping {
     pub schedule: Schedule,
     /// Stop and wait: send the next request this long after the answer to the previous one; `None`: send by `schedule`.
     pub wait: Option<Span>,
-    /// How long an answer may take before it counts as lost.
+    /// Time after which a missing answer counts as lost.
     pub timeout: Span,
-    /// What is done about requests whose time passed while this host did nothing.
+    /// Handling of requests that became overdue while this host stalled.
     pub overdue: Overdue,
     /// DSCP of the requests.
     pub dscp: Dscp,

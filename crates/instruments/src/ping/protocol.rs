@@ -35,7 +35,7 @@ impl PingProtocol {
     }
 }
 
-/// The reflectors of a protocol: one, or one for each way to receive its packets.
+/// The reflectors of a protocol: one, or several that receive its packets differently.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
 /// The server of a protocol.
@@ -73,7 +73,7 @@ impl fmt::Debug for PingProtocol {
 
 /// The client of a two-way protocol, with its arguments.
 pub trait PingClient: fmt::Debug + Send + Sync {
-    /// The protocol's entry.
+    /// Entry of the protocol in the list.
     fn protocol(&self) -> &'static PingProtocol;
 
     /// The far host's port; 0 where the protocol has none.

@@ -23,7 +23,7 @@ const MAX_VALUES: usize = 10_000;
 /// Parses payload sizes.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn payloads(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| match t.trim().parse::<i64>() {
         Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
@@ -35,7 +35,7 @@ pub fn payloads(text: &str) -> Result<LevelList, String> {
 /// Parses priorities within this host; ascending.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn priorities(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let number = t.trim().parse().ok().filter(|n: &i64| (0..=i64::from(i32::MAX)).contains(n));
@@ -51,7 +51,7 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
 /// Parses access categories; from BK to VO.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn categories(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
     let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +62,7 @@ pub fn categories(text: &str) -> Result<LevelList, String> {
 /// Parses periods.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn periods(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
@@ -70,7 +70,7 @@ pub fn periods(text: &str) -> Result<LevelList, String> {
 /// Parses times between an answer and the next request; 0 is allowed.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn waits(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
@@ -78,7 +78,7 @@ pub fn waits(text: &str) -> Result<LevelList, String> {
 /// Parses DSCPs, by number or name.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn dscps(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
@@ -92,7 +92,7 @@ pub fn dscps(text: &str) -> Result<LevelList, String> {
 /// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`, `jitlat`.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn protocols(text: &str) -> Result<LevelList, String> {
     named(text, |t| {
         let t = t.trim();
@@ -117,7 +117,7 @@ pub fn protocols(text: &str) -> Result<LevelList, String> {
     })
 }
 
-/// Whether a protocol of [`protocols`] measures one direction.
+/// True if a protocol of [`protocols`] measures one direction.
 pub fn is_one_way(text: &str) -> bool {
     OneWayProtocol::named(text.split(':').next().unwrap_or_default()).is_some()
 }
@@ -125,7 +125,7 @@ pub fn is_one_way(text: &str) -> bool {
 /// Parses `udp`, `tcp`.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn transports(text: &str) -> Result<LevelList, String> {
     named(text, |t| match t.trim() {
         t @ ("udp" | "tcp") => Ok(FactorLevel { text: t.to_owned(), number: None }),

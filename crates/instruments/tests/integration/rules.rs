@@ -20,7 +20,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A rule that refuses the client of these tests whatever it asks for.
+/// A rule that refuses every request of the client.
 struct Rule {
     name: &'static str,
     /// Sets the rule for this service.

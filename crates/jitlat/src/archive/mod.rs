@@ -79,15 +79,15 @@ struct AddArgs {
 /// Selection of tests.
 #[derive(Clone, Debug, Args)]
 struct FilterArgs {
-    /// From host A to host B (A:B), by address or name; either may be left out
+    /// Only tests from host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// Started at this time or later: a date, or an age (36h, 7d)
+    /// Only tests that started at this time or later: a date, or an age (36h, 7d)
     ///
     /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
     since: Option<When>,
-    /// Started before this time
+    /// Only tests that started before this time
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: Option<When>,
 }
@@ -158,7 +158,7 @@ struct QueryArgs {
 struct ArchiveCompareArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// From host A to host B (A:B), by address or name; either may be left out
+    /// Only tests from host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
     /// Time that separates both parts: a date, or an age (36h, 7d)

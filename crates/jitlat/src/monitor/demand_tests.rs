@@ -14,7 +14,7 @@ fn request(fields: &[(&str, &str)]) -> RunRequest {
 }
 
 #[test]
-fn a_wish_is_what_the_command_line_would_send() {
+fn a_request_is_what_the_command_line_would_send() {
     let of = |fields: &[(&str, &str)]| {
         DemandedTest::of(&request(fields), &host(false), &MonitorInstruments).unwrap().planned()
     };
@@ -39,7 +39,7 @@ fn a_wish_is_what_the_command_line_would_send() {
 #[test]
 fn what_is_wrong_is_said_of_its_field() {
     for (fields, answers, field, said) in [
-        (&[("test", "x")][..], false, "test", "no test 'x'"),
+        (&[("test", "x")][..], false, "test", "unknown test 'x'"),
         (&[("test", "one-way-udp")], true, "test", "only answers"),
         (&[("direction", "up")], false, "direction", "'up' is not a direction"),
         (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),

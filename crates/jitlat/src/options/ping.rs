@@ -23,7 +23,7 @@ use jitlat_proto::twoway::Overdue;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// What is done with overdue requests.
+/// Handling of overdue requests.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum OverdueArg {
     Space,
@@ -53,13 +53,13 @@ pub struct PingArgs {
     /// Number of requests to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead (30s, 10m; a bare number is seconds)
+    /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Time between requests (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    /// Rate instead of -p: packets (50/s, 2k/s) or payload bits (64kbit)
     ///
     /// A bare number is requests per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
@@ -72,12 +72,12 @@ pub struct PingArgs {
     /// Time after which a missing answer counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
-    /// What to do with requests that became overdue while this host did nothing: space, skip or send
+    /// Handling of overdue requests after a stall of this host: space, skip or send
     ///
-    /// space moves the rest of the schedule by the length of the stall: all requests are sent, and the test takes longer. skip
-    /// leaves them out: the test takes no longer, and has fewer requests (periodic schedules). send sends them at once, in a
-    /// burst that a rate limit may drop: irtt's server does. A request is overdue when it is later than a period, and
-    /// than 5 ms. Default: skip with --duration, otherwise space.
+    /// space shifts the rest of the schedule by the length of the stall: all requests are sent, and the test takes longer.
+    /// skip leaves them out: the test takes no longer, and has fewer requests (periodic schedules). send sends them at once,
+    /// in a burst that a rate limit may drop, such as that of irtt's server. A request is overdue when it is late by more
+    /// than a period and 5 ms. Default: skip with --duration, otherwise space.
     #[arg(long, value_name = "HOW", conflicts_with = "wait")]
     pub overdue: Option<OverdueArg>,
     /// Send times: periodic, poisson, or a distribution of random gaps

@@ -1,4 +1,4 @@
-//! [`FigureArgs`]: what the figures of `jitlat spp` show and mark.
+//! [`FigureArgs`]: range and marks of the figures of `jitlat spp`.
 
 use clap::Args;
 use jitlat_core::Span;

@@ -53,7 +53,9 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     let alerts = archive.alerts(9).unwrap();
     assert!(alerts.len() == 1 && alerts[0].reason.contains("2 of the last 3 tests"), "{alerts:?}");
     assert!(
-        ended.stdout.contains(" RESOLVED warning any: echo, a → 10.9.0.2: it is not in"),
+        ended
+            .stdout
+            .contains(" RESOLVED warning any: echo, a → 10.9.0.2: the monitor's file does not contain"),
         "{}",
         ended.stdout
     );
@@ -147,7 +149,7 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
         let adding = threads.spawn(|| {
             let (mut random, mut bad) = (random(1), Vec::new());
             while !enough.load(Ordering::Relaxed) {
-                // Good and bad results come in runs, so that both rules fire and are resolved.
+                // Good and bad results form runs, so that both rules fire and are resolved.
                 let is_bad = bad.last().copied().unwrap_or(false) != (random() < 0.3);
                 let log = write_log(folder, bad.len() as u64, is_bad);
                 let tags = [("test", "t"), ("client", "b"), ("server", "a")];

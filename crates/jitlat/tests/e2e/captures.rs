@@ -245,7 +245,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     let said = |text: &str| ended.stderr.matches(text).count();
     assert_eq!(said("logs of a killed capture were recovered"), 1, "{}", ended.stderr);
     assert_eq!(said("will be retried with growing pauses"), 1, "{}", ended.stderr);
-    assert_eq!(said("captured again"), 1, "{}", ended.stderr);
+    assert_eq!(said("capturing again"), 1, "{}", ended.stderr);
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains("unreachable"), "{row}");
     let all = kept(folder, "a");

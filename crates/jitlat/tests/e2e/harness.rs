@@ -21,7 +21,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// Where a program runs.
+/// The host on which a program runs.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
     Here,

@@ -165,8 +165,8 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     let count = |name: &str| tests(folder, "a", &format!("--tag test={name}")).len();
     wait_until("a test of the first file", || count("one") >= 2);
     write(&file, &format!("{hosts}{}", test("one").replace("every", "evry")));
-    a.wait_for("stays in force");
-    b.wait_for("stays in force");
+    a.wait_for("stays in use");
+    b.wait_for("stays in use");
     let ping = "[[ping]]\nname = \"two\"\ntargets = [\"10.9.0.2\"]\nevery = \"5s\"\nfor = \"1s\"\n\
                 options = { proto = \"tcp\", timeout = \"500ms\" }\n";
     write(&file, &format!("{hosts}{}{}", test("one").replace("5s", "10s"), ping.replace("5s", "10s")));
@@ -176,7 +176,7 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     end(b);
     for phrase in [
         "has no key 'evry': did you mean 'every'?",
-        "stays in force",
+        "stays in use",
         "the new version of the file is in use; added two; changed one",
     ] {
         assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);

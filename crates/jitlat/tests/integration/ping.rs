@@ -115,7 +115,7 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
         "20 sent up to then, 20 arrived, 20 answered",
         "time stamps of the far host: arrivals in software",
         "answers contain the departure time of the answer before",
-        "this time is not part of round trips and the way back",
+        "this time is not part of round trips and of the down direction",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }

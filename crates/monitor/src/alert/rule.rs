@@ -15,7 +15,7 @@ pub struct AlertRule {
     pub name: String,
     /// Severity of the alert.
     pub severity: AlertSeverity,
-    /// What the rule watches for.
+    /// Condition that the rule watches for.
     pub kind: RuleKind,
     /// Names of the tests that the rule applies to; empty: all.
     pub tests: Vec<String>,
@@ -27,7 +27,7 @@ pub struct AlertRule {
     pub at: Vec<String>,
 }
 
-/// What a rule watches for.
+/// Condition that a rule watches for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
     /// Results that meet a condition.
@@ -36,9 +36,9 @@ pub enum RuleKind {
         conditions: Vec<AlertCondition>,
         /// Conditions for the end; a result is good if it meets all of them. Empty: if it is not bad.
         until: Vec<AlertCondition>,
-        /// Number of bad results that make the alert fire …
+        /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,
-        /// … among this many consecutive results.
+        /// Number of consecutive results in which bad ones are counted.
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,

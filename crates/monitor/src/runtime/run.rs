@@ -579,7 +579,7 @@ impl Monitor<'_> {
             let page =
                 RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
             self.page = page.unwrap_or_else(|e| {
-                error!("{}; there is no page", explain(&e));
+                error!("{}; the page is not served", explain(&e));
                 None
             });
         }

@@ -139,7 +139,7 @@ fn what_is_no_toml_and_an_empty_file_say_so() {
     assert!(
         printed_faults("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
             .iter()
-            .any(|t| t.starts_with("1:8: there may be several"))
+            .any(|t| t.starts_with("1:8: this section can be repeated"))
     );
 }
 

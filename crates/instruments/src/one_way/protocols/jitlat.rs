@@ -10,7 +10,7 @@ use jitlat_core::Direction;
 use jitlat_core::observer::Observer;
 use jitlat_net::client;
 
-/// The entry of jitlat's own protocol.
+/// Entry of jitlat's own protocol in the list of protocols.
 pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
     name: "jitlat",
     title: "jitlat",

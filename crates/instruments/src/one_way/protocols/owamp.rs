@@ -20,7 +20,7 @@ use jitlat_proto::owamp;
 use jitlat_proto::owamp::{OwpingOptions, Statistics};
 use std::fmt;
 
-/// The entry of OWAMP.
+/// Entry of OWAMP in the list of protocols.
 pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
     name: "owamp",
     title: "OWAMP",

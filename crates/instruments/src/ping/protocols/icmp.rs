@@ -9,7 +9,7 @@ use jitlat_net::twoway::TwoWayLink;
 use jitlat_net::twoway::socket::Carrier;
 use jitlat_proto::echo::{Echo, HEADER_LEN, IpVersion};
 
-/// The entry of ICMP.
+/// Entry of ICMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "icmp",
     title: "ICMP",

@@ -13,7 +13,7 @@ use jitlat_proto::irtt::{
 };
 use jitlat_proto::policy::Keys;
 
-/// The entry of IRTT.
+/// Entry of IRTT in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "irtt",
     title: "IRTT",
@@ -30,7 +30,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             &[
                 ("none", "Never: round trips contain its processing time"),
                 ("send", "When it answers"),
-                ("receive", "When a request comes"),
+                ("receive", "When a request arrives"),
                 ("both", "Both"),
                 ("midpoint", "Both, as one time in the middle"),
             ],
@@ -53,8 +53,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "Statistics of received requests that the server reports\n\nThey give loss by direction.",
             &[
                 ("none", "Nothing"),
-                ("count", "How many"),
-                ("window", "Which of the last 64"),
+                ("count", "Number of requests"),
+                ("window", "Arrival of each of the last 64 requests"),
                 ("both", "Both"),
             ],
         )

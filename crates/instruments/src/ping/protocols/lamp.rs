@@ -14,7 +14,7 @@ use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
 
-/// The entry of LaMP.
+/// Entry of LaMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "lamp",
     title: "LaMP",
@@ -310,7 +310,7 @@ impl PingClient for LampClient {
 fn remarks(follow_up: FollowUpState) -> Option<&'static str> {
     match follow_up {
         FollowUpState::NotRequested | FollowUpState::Requested => None,
-        FollowUpState::Accepted => Some("the server's own processing time is left out of the round trip"),
+        FollowUpState::Accepted => Some("the round trip excludes the server's own processing time"),
         FollowUpState::Denied => {
             Some("the server refused follow-up: the round trip contains its processing time")
         }

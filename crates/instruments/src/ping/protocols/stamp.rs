@@ -15,7 +15,7 @@ use jitlat_net::twoway::TwoWayLink;
 use jitlat_proto::stamp::{self, StampSender, auth::StampKey, sender::StampOptions};
 use jitlat_proto::twamp::{SecurityMode, sender};
 
-/// The entry of STAMP.
+/// Entry of STAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "stamp",
     title: "STAMP",
@@ -246,7 +246,7 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     if lag.known > 0 {
         remarks.push(format!(
             "{} answers contain the departure time of the answer before: on average {} after the time stamp \
-             in it, at most {}; this time is not part of round trips and the way back",
+             in it, at most {}; this time is not part of round trips and of the down direction",
             lag.known,
             units::eng4(lag.sum.0 / lag.known as i64),
             units::eng4(lag.largest.0)

@@ -10,7 +10,7 @@ use jitlat_net::reflect::TcpResponder;
 use jitlat_net::twoway::request_response;
 use jitlat_proto::reqresp::{self, MAX_LEN, MIN_REQUEST};
 
-/// The entry of TCP request-response.
+/// Entry of TCP request-response in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "tcp",
     title: "TCP request-response",

@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The entry of TWAMP.
+/// Entry of TWAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "twamp",
     title: "TWAMP",

@@ -271,7 +271,7 @@ struct CaptureReporter<'a> {
     to: Sender<PeriodOutcome>,
     /// Number of the first period without an outcome.
     next: i64,
-    /// Since when it fails, number of lost periods, and the kinds of failure that were logged.
+    /// Start of the failure, number of lost periods, and the kinds of failure that were logged.
     trouble: Option<(WallTime, u64, Vec<SlotFailure>)>,
     /// True if its beginning was logged.
     has_begun: bool,

@@ -333,7 +333,7 @@ fn irtt_survives_anything_at_any_step() {
 }
 
 #[test]
-fn answers_of_stamp_leave_when_the_next_one_says() {
+fn stamp_departures_equal_the_reports_in_the_next_answers() {
     let options = stamp::sender::StampOptions { follow_up: true, ..Default::default() };
     for period in [10, 2000] {
         let spec =
