@@ -123,7 +123,7 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     }
 }
 
-/// Maximum number of refused connections kept open, each for [`LEAVING_TIME`]. Closing one with unread bytes
+/// Maximum number of refused connections that stay open, each for [`LEAVING_TIME`]. Closing one with unread bytes
 /// from the client would reset it, and the client would not get the reason.
 const MAX_LEAVING: usize = 32;
 const LEAVING_TIME: Span = Span::seconds(2);
@@ -314,7 +314,7 @@ fn admit<S: ConnectionService>(
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
         Ok(thread) => Admitted::Served(thread),
         Err(e) => {
-            tracing::warn!(%peer, error = %e, "{}: no thread for one more connection", service.name());
+            tracing::warn!(%peer, error = %e, "{}: cannot start a thread for another connection", service.name());
             Admitted::Dropped
         }
     }

@@ -67,7 +67,7 @@ impl<T: Display> BegunTests<T> {
                 tracing::info!(
                     service = self.service,
                     decision = "accepted",
-                    "{left_out} more tests than have a line"
+                    "{left_out} more tests were accepted than are logged here"
                 );
             }
         }
@@ -96,8 +96,8 @@ mod tests {
             lines += tests.lines - before;
             assert_eq!(due.is_some_and(|due| due <= Span::seconds(1)), tests.left_out > 0, "{due:?}");
         }
-        assert_eq!(lines, 10 * MAX_LINES, "of ten seconds");
-        assert!(tests.left_out <= 500, "what was left out is in the log after a second: {}", tests.left_out);
+        assert_eq!(lines, 10 * MAX_LINES, "in ten seconds");
+        assert!(tests.left_out <= 500, "more than a second passed before the summary: {}", tests.left_out);
         // After the summary nothing is pending, and a test that begins after a pause is logged.
         assert_eq!(tests.write(begin + Span::seconds(20)), None);
         tests.began(peer, "session 1");

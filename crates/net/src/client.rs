@@ -40,6 +40,9 @@ pub struct TestRequest {
     pub terms: TestTerms,
     /// Settings for sending from this host.
     pub sending: SendSettings,
+    /// Time after which streams that still run are ended, for tests whose duration was requested: a sender that
+    /// cannot keep the rate would otherwise take many times as long. `None`: all packets are sent.
+    pub limit: Option<Span>,
 }
 
 impl TestRequest {
@@ -53,6 +56,7 @@ impl TestRequest {
             bind: None,
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
+            limit: None,
         }
     }
 }
@@ -78,7 +82,7 @@ impl AddressFamily {
 pub struct Measured {
     /// Sessions by flow.
     pub sessions: Vec<Session>,
-    /// How the test ended.
+    /// Ending of the test.
     pub ending: Ending,
     /// Reason why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
@@ -144,10 +148,10 @@ fn advice(error: &io::Error, server: &str) -> String {
             "is the host up, and does a firewall let the control port through?"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "--bind takes an address of this host, of the family of the server's"
+            "--bind must be an address of this host, in the same family as the server's address"
         }
         _ if sockets::is_prohibition(error) => {
-            "is there a route to it, and does a firewall on the way prohibit this port?"
+            "is there a route to it, and does a firewall on the path prohibit this port?"
         }
         _ => "is there a route to it?",
     };
@@ -268,10 +272,10 @@ fn connect_to(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> io::Result<TcpStream> {
-    let (begun, mut said) = (Instant::now(), false);
+    let (begun, mut notified) = (Instant::now(), false);
     sockets::connect_tcp(bind, address, CONNECT_TIMEOUT, || {
-        if !said && begun.elapsed() > NOTICE_DELAY {
-            said = true;
+        if !notified && begun.elapsed() > NOTICE_DELAY {
+            notified = true;
             observer.event(&Event::Unanswered(address));
         }
         stop.load(Ordering::Acquire)
@@ -340,6 +344,7 @@ impl<'a> ClientConversation<'a> {
 
     fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
+        let mut began = None;
         loop {
             if let Some(end) = self.execute(stop, observer) {
                 self.driver.finish(Span::ZERO);
@@ -354,6 +359,12 @@ impl<'a> ClientConversation<'a> {
             self.driver.read_input();
             self.take_reports();
             self.driver.check_timer();
+            if self.started {
+                let began = *began.get_or_insert_with(steady);
+                if self.request.limit.is_some_and(|limit| steady() - began > limit) {
+                    self.driver.handle(ClientInput::Expire);
+                }
+            }
             // Classic streams may begin before the server's answer; live records are delivered once observers
             // know the test.
             if self.started {

@@ -29,7 +29,7 @@ pub struct TransmitMatcher<P> {
     /// Packets with lower numbers have their stamps or were given up.
     oldest: u32,
     /// Number of consecutive stamps that were rejected.
-    disbelieved: u32,
+    rejected: u32,
     /// Number of packets that did not leave because their launch time had passed.
     missed: u32,
 }
@@ -64,7 +64,7 @@ impl<P: Copy> TransmitMatcher<P> {
             next: 0,
             awaited: 0,
             oldest: 0,
-            disbelieved: 0,
+            rejected: 0,
             missed: 0,
         }
     }
@@ -90,7 +90,7 @@ impl<P: Copy> TransmitMatcher<P> {
         let socket = socket.as_fd();
         while self.collect(socket, |what, passage, stamp| each(what, Some((passage, stamp)))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
-        (self.next, self.awaited, self.oldest, self.disbelieved) = (0, 0, 0, 0);
+        (self.next, self.awaited, self.oldest, self.rejected) = (0, 0, 0, 0);
         // The kernel restarts its count whenever the option is switched on.
         setsockopt(&socket, sockopt::Timestamping, &(flags - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID))?;
         setsockopt(&socket, sockopt::Timestamping, &flags)
@@ -100,9 +100,9 @@ impl<P: Copy> TransmitMatcher<P> {
     #[inline]
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
-        let place = &mut self.packets[self.next as usize & (capacity - 1)];
+        let slot = &mut self.packets[self.next as usize & (capacity - 1)];
         let forgotten =
-            place.replace(AwaitedPacket { what, reading, state: StampState::Awaited, queued: false });
+            slot.replace(AwaitedPacket { what, reading, state: StampState::Awaited, queued: false });
         // A packet that is overwritten without a stamp is no longer awaited.
         if forgotten.is_none_or(|p| p.state != StampState::Awaited) {
             self.awaited += 1;
@@ -137,10 +137,10 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// True if so many impossible stamps have arrived that the numbering must be wrong.
+    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible, so that the numbering must be wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
-        self.disbelieved >= MAX_MISMATCHES
+        self.rejected >= MAX_MISMATCHES
     }
 
     /// Reads one batch of stamps from the error queue without blocking; returns the number of entries read.
@@ -176,11 +176,11 @@ impl<P: Copy> TransmitMatcher<P> {
             // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock
             // was set back in between.
             _ if stamp.at < packet.reading => {
-                self.disbelieved += 1;
+                self.rejected += 1;
                 None
             }
             _ => {
-                self.disbelieved = 0;
+                self.rejected = 0;
                 Some(stamp.at)
             }
         };

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The file cannot be read.
-    #[error("reading the key file {name}")]
+    #[error("cannot read the key file {name}")]
     Read {
         /// Name of the file.
         name: String,
@@ -34,7 +34,7 @@ pub enum KeyFileError {
         name: String,
     },
     /// The file contains only white space.
-    #[error("the key file {name} is empty: make a key with `head -c 32 /dev/urandom | base64 > {name}`")]
+    #[error("the key file {name} is empty: create a key with `head -c 32 /dev/urandom | base64 > {name}`")]
     Empty {
         /// Name of the file.
         name: String,

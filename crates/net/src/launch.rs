@@ -77,8 +77,8 @@ impl LaunchHost for ThisHost {
 
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
         const REPORT_ERRORS: u32 = 2;
-        let wish = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
-        setsockopt(&socket, sockopt::TxTime, &wish)
+        let request = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
+        setsockopt(&socket, sockopt::TxTime, &request)
     }
 }
 
@@ -86,24 +86,24 @@ impl LaunchHost for ThisHost {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
     /// The kernel does not provide the information.
-    #[error("--pace etf: asking for the queue of this host's interface: {0}")]
+    #[error("--pace etf: cannot read the queue of this host's interface: {0}")]
     System(io::Error),
     /// No interface has the address.
     #[error("--pace etf: no interface of this host has address {0}")]
     NoInterface(IpAddr),
     /// The interface has no `etf` queue.
     #[error(
-        "--pace etf: {interface} has no queue that keeps launch times, but {}; where kernel and adapter have it: `tc qdisc \
-         replace dev {interface} root etf clockid CLOCK_TAI delta 300000 offload`, or without `offload` by the kernel's timers; \
-         --pace hybrid works anywhere",
-        if .kinds.is_empty() { "none at all".to_owned() } else { .kinds.join(", ") }
+        "--pace etf: {interface} has no queue that supports launch times (its queues: {}); to set one up: `tc qdisc replace \
+         dev {interface} root etf clockid CLOCK_TAI delta 300000 offload`, without `offload` if the adapter does not support it; \
+         --pace hybrid needs none",
+        if .kinds.is_empty() { "none".to_owned() } else { .kinds.join(", ") }
     )]
     NoQueue { interface: String, kinds: Vec<String> },
     /// The socket does not accept launch times.
     #[error("--pace etf: {}", if *.0 == Errno::EPERM {
         format!("launch times {}", needs(Capability::NetAdmin))
     } else {
-        format!("this kernel takes no launch times: {}", .0.desc())
+        format!("this kernel does not support launch times: {}", .0.desc())
     })]
     Refused(Errno),
 }
@@ -235,8 +235,8 @@ pub(crate) mod fake {
 
         fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
             self.enabled?;
-            let wish = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 2 };
-            setsockopt(&socket, sockopt::TxTime, &wish)
+            let request = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 2 };
+            setsockopt(&socket, sockopt::TxTime, &request)
         }
     }
 }
@@ -270,21 +270,21 @@ mod tests {
         let queue = |kind: &str| vec![Discipline { kind: kind.to_owned(), etf: None }];
         let host = |interface, disciplines, enabled| Host { interface, disciplines, enabled };
         let with = || WITH_ETF.disciplines.clone();
-        for (host, words) in [
+        for (host, expected) in [
             (
                 host(Some("eth7"), queue("fq_codel"), Ok(())),
-                ["eth7", "but fq_codel", "tc qdisc replace dev eth7"],
+                ["eth7", "its queues: fq_codel", "tc qdisc replace dev eth7"],
             ),
-            (host(Some("eth7"), vec![], Ok(())), ["eth7", "none at all", "--pace hybrid"]),
+            (host(Some("eth7"), vec![], Ok(())), ["eth7", "its queues: none", "--pace hybrid"]),
             (host(None, with(), Ok(())), ["no interface", "127.0.0.1", "--pace etf"]),
             (host(Some("eth7"), with(), Err(Errno::EPERM)), ["launch times", "CAP_NET_ADMIN", "--pace etf"]),
             (
                 host(Some("eth7"), with(), Err(Errno::ENOPROTOOPT)),
-                ["this kernel", "no launch times", "--pace etf"],
+                ["this kernel", "does not support launch times", "--pace etf"],
             ),
         ] {
             let why = prepared(&host).unwrap_err();
-            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+            assert!(expected.iter().all(|word| why.contains(word)), "{why}");
         }
     }
 
@@ -298,8 +298,8 @@ mod tests {
             entry
         };
         let parameters = |flags: u32| {
-            let words = [300_000u32, libc::CLOCK_TAI as u32, flags];
-            netlink::attribute(ETF_PARAMETERS, &words.map(u32::to_ne_bytes).concat())
+            let expected = [300_000u32, libc::CLOCK_TAI as u32, flags];
+            netlink::attribute(ETF_PARAMETERS, &expected.map(u32::to_ne_bytes).concat())
         };
         let of = |offload| Discipline {
             kind: "etf".to_owned(),

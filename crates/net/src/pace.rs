@@ -96,7 +96,7 @@ impl Pacing {
             None if period <= MAX_SPIN_PERIOD && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
                 let note = format!(
-                    "the sender spins instead of sleeping: {rate} packets a second, and processors were idle"
+                    "the sender spins instead of sleeping: {rate} packets per second, and processors were idle"
                 );
                 (PaceMode::Spin, Some(note))
             }
@@ -235,7 +235,7 @@ mod tests {
         let by_rate = |period, idle| Pacing::default().mode_on(period, || idle);
         let (mode, note) = by_rate(Span::micros(20), true);
         assert_eq!(mode, PaceMode::Spin);
-        assert!(note.unwrap().contains("50000 packets a second"));
+        assert!(note.unwrap().contains("50000 packets per second"));
         assert_eq!(by_rate(Span::micros(20), false), (PaceMode::Sleep, None));
         assert_eq!(by_rate(Span::micros(21), true), (PaceMode::Sleep, None));
         let asked = Pacing { mode: Some(PaceMode::Hybrid), ..Pacing::default() };

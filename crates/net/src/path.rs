@@ -29,7 +29,7 @@ const MAX_ROUNDS: usize = 8;
 
 /// Reason why a path cannot be examined.
 #[derive(Debug, thiserror::Error)]
-#[error("tracing the path to {to}: {doing}: {source}")]
+#[error("cannot trace the path to {to}: {doing}: {source}")]
 pub struct PathError {
     /// Destination.
     pub to: IpAddr,
@@ -53,7 +53,7 @@ pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, Pa
         let local = socket.local_addr()?.as_socket();
         local.map(|a| a.ip()).ok_or_else(|| io::Error::other("the kernel reports no address"))
     };
-    look().map_err(|source| PathError { to: to.ip(), doing: "looking for the way there", source })
+    look().map_err(|source| PathError { to: to.ip(), doing: "looking up the route", source })
 }
 
 /// Runs `plan`; calls `progress` with the number of each completed round.
@@ -80,7 +80,7 @@ pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) 
             round = run.tracer.round();
             progress(round);
         }
-        // From the second round on, all routers that answer have answered at least once.
+        // After the first round, all routers that answer have answered at least once.
         if round >= 2 {
             run.tracer.forget_silence();
         }
@@ -251,8 +251,8 @@ impl Probes {
                     _ => {}
                 }
                 let until = clock::steady() + plan.timeout;
-                if let Some(place) = attempts.get_mut(usize::from(due.slot)) {
-                    *place = Some(Attempt { socket, port, until, over: false });
+                if let Some(entry) = attempts.get_mut(usize::from(due.slot)) {
+                    *entry = Some(Attempt { socket, port, until, over: false });
                 }
                 Ok(())
             }
@@ -280,9 +280,9 @@ impl Probes {
     /// Marks the probe of `slot` as answered.
     fn done(&mut self, slot: u16) {
         if let ProbeSockets::Tcp(attempts) = &mut self.sockets
-            && let Some(place) = attempts.get_mut(usize::from(slot))
+            && let Some(entry) = attempts.get_mut(usize::from(slot))
         {
-            *place = None;
+            *entry = None;
         }
     }
 
@@ -291,8 +291,8 @@ impl Probes {
     fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
         let ProbeSockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
         let mut answered = Vec::new();
-        for (slot, place) in (0..).zip(attempts) {
-            let Some(attempt) = place else { continue };
+        for (slot, entry) in (0..).zip(attempts) {
+            let Some(attempt) = entry else { continue };
             let accepted = attempt.socket.peer_addr().is_ok();
             let error = attempt.socket.take_error().ok().flatten();
             let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
@@ -301,7 +301,7 @@ impl Probes {
             }
             attempt.over |= error.is_some();
             if accepted || refused || now > attempt.until {
-                *place = None;
+                *entry = None;
             }
         }
         answered

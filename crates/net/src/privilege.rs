@@ -80,7 +80,7 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(
-            "this program has {capability}, but the system refuses all the same: a container's limits?"
+            "this program has {capability}, but the system still refuses: is it limited by a container?"
         );
     }
     format!("needs {capability}: {}", how_to_grant(&[capability]))

@@ -67,7 +67,7 @@ pub enum ServerError {
 fn advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "does another server have the port? Choose one with --control-port".to_owned()
+            "does another server use the port? Choose another one with --control-port".to_owned()
         }
         io::ErrorKind::PermissionDenied => format!("a port below 1024 {}", needs(Capability::NetBindService)),
         _ => "is it an address of this host?".to_owned(),
@@ -190,8 +190,8 @@ struct ServerConversation<'a> {
     /// Number of packets of its test so far, of bytes transferred on its connection, and of bytes received
     /// from the client.
     packets: u64,
-    said: u64,
-    heard: u64,
+    transferred: u64,
+    received: u64,
 }
 
 impl<'a> ServerConversation<'a> {
@@ -236,8 +236,8 @@ impl<'a> ServerConversation<'a> {
             facts,
             clock_steps: ClockSteps::start(),
             packets: 0,
-            said: 0,
-            heard: 0,
+            transferred: 0,
+            received: 0,
         })
     }
 
@@ -277,22 +277,23 @@ impl<'a> ServerConversation<'a> {
         }
     }
 
-    /// True if this conversation has been idle for so long that it must make room for others. It is active if
+    /// True if this conversation has been idle too long and must make room for others. It is active if
     /// packets of its test were sent or received, or its results were fetched; other input on its connection
     /// only shows that the client is still there.
     fn must_make_room(&mut self) -> bool {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
         let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();
-        let said = self.driver.transferred();
-        let heard = self.driver.received();
-        let is_heard = heard != std::mem::replace(&mut self.heard, heard);
-        let is_used = packets != self.packets || said != self.said && self.driver.machine.is_settled();
-        (self.packets, self.said) = (packets, said);
+        let transferred = self.driver.transferred();
+        let received = self.driver.received();
+        let is_alive = received != std::mem::replace(&mut self.received, received);
+        let is_used =
+            packets != self.packets || transferred != self.transferred && self.driver.machine.is_settled();
+        (self.packets, self.transferred) = (packets, transferred);
         let session = self.driver.machine.session();
         let used = is_used.then(steady);
         if let Some(now) = used {
             self.grant.touch(now);
-        } else if is_heard {
+        } else if is_alive {
             let now = steady();
             self.grant.keep_alive(now);
             self.shared.sessions().keep_alive(session, now);

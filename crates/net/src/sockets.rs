@@ -326,7 +326,7 @@ mod tests {
         };
         assert_eq!(connect(0, false), ErrorKind::TimedOut);
         assert_eq!(connect(60, true), ErrorKind::Interrupted);
-        assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole patience");
+        assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole timeout");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl std::str::FromStr for StampMode {
 
 /// Error: no kind of stamps has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a source of stamps: give user, krt, kernel or hardware")]
+#[error("'{0}' is not a kind of stamps: use user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
 /// Packets of a socket that are to be stamped.
@@ -74,17 +74,17 @@ impl StampedPackets {
 }
 
 /// Returns the socket option value that requests `want`.
-pub(crate) fn flags(want: StampMode, ways: StampedPackets) -> TimestampingFlag {
+pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFlag {
     use TimestampingFlag as F;
     let mut all = F::empty();
     if want == StampMode::User {
         return all;
     }
     all |= F::SOF_TIMESTAMPING_SOFTWARE;
-    if ways.received {
+    if stamped.received {
         all |= F::SOF_TIMESTAMPING_RX_SOFTWARE;
     }
-    let sent = ways.sent && want > StampMode::KernelReceive;
+    let sent = stamped.sent && want > StampMode::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
         // Stamp entry into the interface's queue as well: the wait in it is caused by this host, not by the
@@ -93,7 +93,7 @@ pub(crate) fn flags(want: StampMode, ways: StampedPackets) -> TimestampingFlag {
     }
     if want == StampMode::Hardware {
         all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;
-        all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, ways.received);
+        all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, stamped.received);
         if sent {
             // Request both stamps of each packet, so that the software stamp can replace a missing hardware
             // stamp.
@@ -110,23 +110,23 @@ pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
     want: StampMode,
-    ways: StampedPackets,
+    stamped: StampedPackets,
 ) -> (StampMode, Vec<String>) {
     let mut notes = Vec::new();
     let mut want = want;
     if want == StampMode::Hardware
         && let Err(why) = enable_adapter(socket, local)
     {
-        notes.push(format!("no hardware stamps ({why}): kernel stamps instead"));
+        notes.push(format!("no hardware stamps ({why}): using kernel stamps instead"));
         want = StampMode::Kernel;
     }
-    if want == StampMode::KernelReceive && !ways.received {
+    if want == StampMode::KernelReceive && !stamped.received {
         return (StampMode::User, notes);
     }
     if want != StampMode::User
-        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, ways))
+        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, stamped))
     {
-        notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+        notes.push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
         want = StampMode::User;
     }
     (want, notes)

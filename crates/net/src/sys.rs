@@ -320,8 +320,8 @@ impl Outbox {
             }
         }
         if how.stamped {
-            let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
-            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
+            let options = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
+            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &options);
         }
         self.envelopes.push(envelope);
     }

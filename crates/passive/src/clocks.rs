@@ -134,7 +134,7 @@ impl ClockComparison {
             [Some(a), Some(b)] => Some((a.0.max(b.0), a.1.min(b.1))).filter(|(x, y)| x < y),
             _ => None,
         };
-        let by_way = [0, 1].map(|w| {
+        let by_direction = [0, 1].map(|w| {
             let (from, to) = spans[w]?;
             let slope = self.hulls[w].slope(middle(from, to))?;
             Some(if w == 0 { slope } else { -slope } * 1e6)
@@ -147,8 +147,11 @@ impl ClockComparison {
             [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
             [a, b] => a.or(b),
         };
-        let mut d =
-            ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
+        let mut d = ClockDifference {
+            skew_ppm: least(&by_direction),
+            skew_ppm_by_way: by_direction,
+            ..Default::default()
+        };
         if let Some((from, to)) = overlap {
             let t = middle(from, to);
             // Smallest delay of each direction, moved along the skew, so that a temporary queue does not

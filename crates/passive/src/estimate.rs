@@ -183,7 +183,7 @@ impl PairEstimator {
     }
 
     fn counts(&self, at_monitor: WallTime) -> bool {
-        self.part.is_none_or(|part| part.keeps(CapturePoint::Monitor, at_monitor))
+        self.part.is_none_or(|part| part.contains(CapturePoint::Monitor, at_monitor))
     }
 
     /// Pairs made since they were last taken.

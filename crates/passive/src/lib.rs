@@ -28,6 +28,7 @@ pub mod levels;
 mod link;
 mod link_layer;
 pub mod matcher;
+mod numbers;
 pub mod observer;
 pub mod one_point;
 pub mod order;

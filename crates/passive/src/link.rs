@@ -48,7 +48,7 @@ impl FromStr for LinkQuestion {
 #[non_exhaustive]
 pub enum NotALinkQuestion {
     /// The text begins with `fit`, but the rest is invalid.
-    #[error("give fit, or fit,tunnel=BYTES")]
+    #[error("use fit, or fit,tunnel=BYTES")]
     Fit,
     /// The text is not a valid link.
     #[error(transparent)]

@@ -35,9 +35,9 @@ pub trait MatchObserver {
     /// the network. `seq` numbers the sightings at the packet's source point, in each direction from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
-    fn lost(&mut self, _way: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
+    fn lost(&mut self, _direction: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
     /// Source sighting `seq` does not count: it is ambiguous, or outside the time that both captures cover.
-    fn void(&mut self, _way: Direction, _seq: u64) {}
+    fn void(&mut self, _direction: Direction, _seq: u64) {}
 }
 
 /// Passes the identity through, because it is already a hash.
@@ -233,9 +233,9 @@ impl Matcher {
                 v.insert(QueuePosition::Young(self.young.push(e)));
             }
             NameSlot::Occupied(o) => {
-                let place = *o.get();
+                let position = *o.get();
                 // Every name in the table has an entry.
-                let Some(state) = self.entry(place).map(|e| e.state) else { return };
+                let Some(state) = self.entry(position).map(|e| e.state) else { return };
                 let state = match state {
                     NameState::Waiting(p, other) if p != point => {
                         let seen = self.matches.register(point, &s);
@@ -246,7 +246,7 @@ impl Matcher {
                     }
                     _ => self.again(point, s, state, out),
                 };
-                if let Some(e) = self.entry(place) {
+                if let Some(e) = self.entry(position) {
                     e.state = state;
                     e.touched = common;
                 }
@@ -263,8 +263,8 @@ impl Matcher {
         }
     }
 
-    fn entry(&mut self, place: QueuePosition) -> Option<&mut NameEntry> {
-        match place {
+    fn entry(&mut self, position: QueuePosition) -> Option<&mut NameEntry> {
+        match position {
             QueuePosition::Young(n) => self.young.get_mut(n),
             QueuePosition::Old(n) => self.old.get_mut(n),
         }
@@ -394,7 +394,7 @@ impl Matcher {
         }
     }
 
-    /// Moves an entry out of the young queue: it is forgotten if matched some time ago, otherwise held for
+    /// Moves an entry from the young queue: it is forgotten if matched some time ago, otherwise held for
     /// the window.
     #[inline]
     fn outgrow(&mut self, e: NameEntry) {

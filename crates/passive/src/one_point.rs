@@ -163,7 +163,7 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         server_rtt_ns,
         client_rtt_ns,
         whole_rtt_ns: None,
-        why_not: none.then_some("no timestamp was echoed: the option is off, or one way is missing"),
+        why_not: none.then_some("no timestamp was echoed: the option is off, or one direction is missing"),
     }
 }
 
@@ -258,10 +258,12 @@ impl QuicFlow {
             client_rtt_ns: figures(&self.parts[1]),
             whole_rtt_ns: figures(&self.whole),
             why_not: match (turned, kept) {
-                (false, _) => Some("the spin bit does not turn: an end has it off, as RFC 9000 allows"),
-                (true, false) => {
-                    Some("the spin bit is random: an end has it off, as RFC 9000 asks of one in sixteen")
+                (false, _) => {
+                    Some("the spin bit does not change: an end has disabled it, as RFC 9000 allows")
                 }
+                (true, false) => Some(
+                    "the spin bit is random: an end has disabled it, as RFC 9000 requires for one connection in sixteen",
+                ),
                 (true, true) => None,
             },
         }
@@ -290,18 +292,18 @@ mod tests {
         let mut flow = QuicFlow::new(CLIENT, SERVER);
         flow.push(WallTime(0), CLIENT, Quic::Long, false);
         // Packets in transit to each end: time of arrival there, and value.
-        let mut on_way: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
+        let mut in_transit: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
         let mut received = [None, None];
         let mut observed: Vec<(i64, FlowEndpoint, bool)> = Vec::new();
         for ms in (0..2000).filter(|ms| ms % gap == 0) {
             for end in [0, 1] {
-                for (_, value) in on_way[end].extract_if(.., |(at, _)| *at <= ms) {
+                for (_, value) in in_transit[end].extract_if(.., |(at, _)| *at <= ms) {
                     received[end] = Some(value);
                 }
             }
             for end in [0, 1] {
                 let value = turns[end](received[end], ms);
-                on_way[1 - end].push((ms + 10, value));
+                in_transit[1 - end].push((ms + 10, value));
                 let (from, to_point) = if end == 0 { (CLIENT, 3) } else { (SERVER, 7) };
                 observed.push((ms + to_point, from, value));
             }
@@ -341,7 +343,7 @@ mod tests {
     #[test]
     fn a_bit_that_stands_or_is_random_gives_nothing() {
         let still = seen(1, [(|_, _| true) as Turn, |_, _| true]);
-        assert!(still.whole_rtt_ns.is_none() && still.why_not.unwrap().contains("does not turn"));
+        assert!(still.whole_rtt_ns.is_none() && still.why_not.unwrap().contains("does not change"));
         // An end that chooses each bit at random.
         let random: Turn = |_, ms| (ms as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         for ends in [[random, random], [random, server]] {

@@ -78,7 +78,7 @@ pub struct CapturePart {
 impl CapturePart {
     /// True if a sighting at this time belongs to the part.
     #[inline]
-    pub fn keeps(&self, point: CapturePoint, at: WallTime) -> bool {
+    pub fn contains(&self, point: CapturePoint, at: WallTime) -> bool {
         (self.from.0..self.to.0).contains(&self.clocks.on_reference(point, at))
     }
 
@@ -212,10 +212,10 @@ struct WrittenPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
     /// The file was not written by this command.
-    #[error("it is no state of a part (jitlat {0} --keep --state)")]
+    #[error("it is not a state of a part (jitlat {0} --keep --state)")]
     NotAState(&'static str),
     /// The file was written by another version.
-    #[error("it is of another version than this program writes")]
+    #[error("it was written by another version of this program")]
     Version,
     /// The checksum differs.
     #[error("it is damaged: its checksum differs")]
@@ -224,10 +224,14 @@ pub enum PartError {
     #[error("it is damaged: {0}")]
     Impossible(String),
     /// The parts belong to other captures, or were matched in another way.
-    #[error("the parts are not of the same captures, matched in the same way: give all the same --plan")]
+    #[error(
+        "the parts belong to different captures or were matched differently: use the same --plan for all"
+    )]
     Unlike,
     /// The parts belong to other captures, or contain other connections.
-    #[error("the parts are not of the same captures, read with the same options and in as many parts")]
+    #[error(
+        "the parts belong to different captures, or were read with different options or numbers of parts"
+    )]
     OtherCaptures,
     /// No part was given.
     #[error("no state was given")]
@@ -473,12 +477,12 @@ mod tests {
         for at in (0..1_000_000).step_by(777).map(WallTime) {
             for point in [CapturePoint::Reference, CapturePoint::Monitor] {
                 let parts = [(i64::MIN, 5000), (5000, 300_000), (300_000, i64::MAX)];
-                assert_eq!(parts.iter().filter(|(a, b)| part(*a, *b).keeps(point, at)).count(), 1);
+                assert_eq!(parts.iter().filter(|(a, b)| part(*a, *b).contains(point, at)).count(), 1);
             }
         }
         assert!(
             part(500, 600).reads(CapturePoint::Reference, WallTime(400))
-                && !part(500, 600).keeps(CapturePoint::Reference, WallTime(400))
+                && !part(500, 600).contains(CapturePoint::Reference, WallTime(400))
         );
     }
 

@@ -113,8 +113,8 @@ impl PeriodStreams {
         let is_open = |direction: Direction| {
             self.streams.waits(direction) && !self.streams.sink().is_passed(direction, first)
         };
-        let patient = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
-        if horizon < settled || horizon < patient && Direction::BOTH.into_iter().any(is_open) {
+        let latest = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
+        if horizon < settled || horizon < latest && Direction::BOTH.into_iter().any(is_open) {
             return false;
         }
         self.streams.hand_on_numbered();

@@ -29,7 +29,7 @@ const MAX_WAITING: usize = 1 << 20;
 pub trait StreamSink {
     /// Receives the next packet of a direction that counts, in the order of the numbers, with the time at
     /// which it was sent on its source's clock. Its arrivals follow later.
-    fn counted(&mut self, _way: Direction, _sent: WallTime) {}
+    fn counted(&mut self, _direction: Direction, _sent: WallTime) {}
 
     /// Receives the next arrival in a direction. Its number is below the final value of
     /// [`StreamBuilder::sent`].

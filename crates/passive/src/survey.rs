@@ -117,7 +117,7 @@ pub struct MatchPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
     /// Nothing was captured at one of the points.
-    #[error("a capture holds no IP packet")]
+    #[error("a capture contains no IP packets")]
     Empty,
     /// No name occurs at both points.
     #[error("the captures have no packet in common")]
@@ -201,8 +201,8 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     let both =
         least.iter().filter_map(|(k, directions)| Some((middle(k), directions[0]? / 2 + directions[1]? / 2)));
     let mut points: Vec<(i64, i64)> = both.collect();
-    let two_ways = points.len() > 2;
-    if !two_ways {
+    let both_directions = points.len() > 2;
+    if !both_directions {
         points = least
             .iter()
             .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
@@ -216,7 +216,8 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
         slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
     let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
     at_first.sort_unstable();
-    let offset = at_first.get(at_first.len() / 2).filter(|_| two_ways).map_or(plan.offset, |o| Span(*o));
+    let offset =
+        at_first.get(at_first.len() / 2).filter(|_| both_directions).map_or(plan.offset, |o| Span(*o));
     ClockLine { at: first, offset, drift }
 }
 

@@ -90,6 +90,7 @@ impl OneWayArgs {
                 ..TestTerms::new(streams)
             },
             sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(host, Vec::new())
         };
         Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
@@ -128,6 +129,9 @@ pub struct StreamArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of -n (30s, 10m; bare number: seconds)
+    ///
+    /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s: the test then has fewer
+    /// packets, and its report says so.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes per packet, 12 to 65507
@@ -172,6 +176,8 @@ pub struct StreamArgs {
 
 /// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
+/// Minimum time by which a test may exceed its requested duration.
+const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {

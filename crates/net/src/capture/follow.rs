@@ -49,7 +49,7 @@ struct SeenFile {
 struct Current {
     path: PathBuf,
     capture: Capture,
-    /// True once the file will not grow any more, so that its current end is final.
+    /// True once the file will no longer grow, so that its current end is final.
     whole: Arc<AtomicBool>,
     /// Number of bytes read.
     position: Arc<AtomicU64>,
@@ -165,7 +165,7 @@ impl FollowedFiles {
         let before = self.begun.zip(known.first).is_some_and(|(begun, first)| first < begun);
         if before {
             self.notes.push(format!(
-                "{}: left out, its packets are from before those that were read already",
+                "{}: skipped, because its packets are older than those already read",
                 path.display()
             ));
             return;

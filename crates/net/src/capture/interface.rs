@@ -27,7 +27,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum InterfaceError {
     /// There is no such interface.
-    #[error("there is no interface '{name}' here; there are {known}")]
+    #[error("this host has no interface '{name}'; it has {known}")]
     NoInterface {
         /// Requested name.
         name: String,
@@ -41,7 +41,7 @@ pub enum InterfaceError {
     )]
     NotPermitted(String),
     /// The interface was removed during the capture.
-    #[error("the interface {0} is gone")]
+    #[error("the interface {0} was removed")]
     Gone(String),
     /// Another system error.
     #[error("cannot capture on {interface}: {source}")]
@@ -98,7 +98,7 @@ pub struct InterfaceCapture {
     downs: u64,
 }
 
-/// Where captured packets are read from.
+/// Source from which captured packets are read.
 enum KernelQueue {
     Ring(Ring),
     /// The socket's queue; true if the last system call emptied it.

@@ -50,7 +50,7 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// A folder without captures.
-    #[error("the folder {path} has no capture with packets in it")]
+    #[error("the folder {path} contains no capture with packets")]
     Empty {
         /// The folder.
         path: PathBuf,

@@ -225,7 +225,7 @@ impl PcapNg {
 
     fn farewell(&self) -> Option<String> {
         (self.untimed > 0).then(|| {
-            format!("{} packets have no time stamp (simple packet blocks) and were left out", self.untimed)
+            format!("packets without a timestamp (simple packet blocks) were skipped: {}", self.untimed)
         })
     }
 }

@@ -79,7 +79,7 @@ pub struct Confining {
 enum Files {
     /// Only these folders can be written to.
     Confined(Vec<PathBuf>),
-    /// Not restricted: the system does not have Landlock, or does not permit it.
+    /// Files are not restricted: the system does not have Landlock, or does not permit it.
     Free,
 }
 

@@ -61,7 +61,7 @@ pub enum ExporterError {
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// The service cannot listen on a port.
-    #[error("cannot await collectors at {address}: {source}")]
+    #[error("cannot listen for collectors on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -69,7 +69,7 @@ pub enum ExporterError {
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
-    #[error("cannot start to serve digests: {0}")]
+    #[error("cannot start the digest service: {0}")]
     Start(#[from] io::Error),
 }
 
@@ -200,14 +200,14 @@ impl DigestConversation<'_> {
                 }
             }
             if self.grant.is_evicted() {
-                return Err(io::Error::other("idle, and made room for others"));
+                return Err(io::Error::other("closed while idle, to make room for others"));
             }
             let longest = self.shared.gate.policy().duration(DIGESTS);
             if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
-                return Err(io::Error::new(ErrorKind::TimedOut, "the duration of digests is limited"));
+                return Err(io::Error::new(ErrorKind::TimedOut, "the time limit for digests was reached"));
             }
             if self.capture.is_none() && self.began.elapsed() > self.shared.introduction {
-                return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
+                return Err(io::Error::new(ErrorKind::TimedOut, "no request arrived in time"));
             }
             self.read()?;
             self.exporter.handle_timeout(tick());
@@ -293,11 +293,11 @@ impl DigestConversation<'_> {
         salt: u64,
     ) -> Result<String, (DigestRefusal, String)> {
         let service = &self.shared.service;
-        let place = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
+        let resources = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
         let session = self
             .shared
             .gate
-            .admit(DIGESTS, self.peer.ip(), place, clock::steady())
+            .admit(DIGESTS, self.peer.ip(), resources, clock::steady())
             .map_err(|e| (DigestRefusal::Busy, e.to_string()))?;
         session.set_busy();
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
@@ -305,7 +305,7 @@ impl DigestConversation<'_> {
             let offered = service.interfaces.join(", ");
             return Err((
                 DigestRefusal::Interface,
-                format!("'{}' is not offered; {offered} is", ask.interface),
+                format!("'{}' is not offered, only {offered}", ask.interface),
             ));
         };
         let live = InterfaceCapture::open(interface, service.settings)
@@ -329,7 +329,8 @@ impl DigestConversation<'_> {
     fn notes(&self) -> Vec<String> {
         let Some(c) = &self.capture else { return Vec::new() };
         let downs = c.live.downs();
-        let down = (downs > 0).then(|| format!("{} went down {downs} times", c.live.interface()));
+        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
+        let down = (downs > 0).then(|| format!("{} went down {times}", c.live.interface()));
         down.into_iter().collect()
     }
 

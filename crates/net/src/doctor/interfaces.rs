@@ -30,11 +30,11 @@ pub struct InterfaceReport {
     pub dropped: Option<u64>,
     /// Kinds of its queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// What releases packets at their launch times (`--pace etf`); `None` if no queue does.
+    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue does.
     pub launch_times: Option<LaunchTimes>,
 }
 
-/// What releases packets at their launch times.
+/// Component that releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -87,13 +87,13 @@ impl Abilities {
 pub fn all() -> Vec<InterfaceReport> {
     use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();
-    let asking = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
     for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
         if !entry.flags.contains(Flags::IFF_UP) {
             continue;
         }
         let name = &entry.interface_name;
-        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, asking.as_ref()));
+        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, socket.as_ref()));
         let v4 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in().map(|s| IpAddr::V4(s.ip())));
         let v6 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())));
         interface.addresses.extend(v4.or(v6));
@@ -101,12 +101,12 @@ pub fn all() -> Vec<InterfaceReport> {
     found.into_values().collect()
 }
 
-fn describe(name: &str, asking: Option<&UdpSocket>) -> InterfaceReport {
+fn describe(name: &str, socket: Option<&UdpSocket>) -> InterfaceReport {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
-    let stamps = asking.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
+    let stamps = socket.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
     // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
-    let coalesce = asking.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
+    let coalesce = socket.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
     let index = nix::net::if_::if_nametoindex(name).ok();
     let queues = index.and_then(|index| launch::disciplines(index).ok()).unwrap_or_default();
     InterfaceReport {

@@ -73,6 +73,7 @@ pub fn one_way(
         bind: Some(IpAddr::V4(LOOPBACK)),
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
         sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
+        limit: None,
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {

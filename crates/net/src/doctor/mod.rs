@@ -2,7 +2,7 @@
 //! from the kernel. Needs no privilege; values that cannot be determined are absent.
 //!
 //! * [`clock`] – cost of reading the clock, and how often it stalls
-//! * [`wake`] – how late this host wakes up
+//! * [`wake`] – wake-up delays of this host
 //! * [`loopback`] – delay of a stream through this host alone
 //! * [`machine`] – processors, power saving, load, scheduling
 //! * [`interfaces`] – network interfaces and the time stamps they support

@@ -1,4 +1,4 @@
-//! How late this host wakes up (metrics §22.2), measured at periodic deadlines without sending packets.
+//! Wake-up delays of this host (metrics §22.2), measured at periodic deadlines without sending packets.
 
 use crate::clock::steady;
 use crate::pace::{PaceMode, Pacer, Pacing};

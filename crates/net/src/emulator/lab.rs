@@ -21,12 +21,12 @@ pub const DEVICE: &str = "path";
 #[non_exhaustive]
 pub enum LabError {
     /// A command could not be run or failed.
-    #[error("'{command}' failed: {said}")]
+    #[error("'{command}' failed: {output}")]
     Command {
         /// Complete command line.
         command: String,
         /// Output of the command, or the reason why it could not be run.
-        said: String,
+        output: String,
     },
     /// The TUN devices could not be made.
     #[error(transparent)]
@@ -146,7 +146,8 @@ impl Lab {
 }
 
 fn run(command: &str) -> Result<(), LabError> {
-    let failed = |said: &str| LabError::Command { command: command.to_owned(), said: said.trim().to_owned() };
+    let failed =
+        |output: &str| LabError::Command { command: command.to_owned(), output: output.trim().to_owned() };
     let mut parts = command.split_whitespace();
     let program = parts.next().unwrap_or_default();
     let output = Command::new(program).args(parts).output().map_err(|e| failed(&e.to_string()))?;

@@ -97,7 +97,7 @@ impl<T> Ord for DelayedItem<T> {
 /// Packets in transit, delivered in the order in which they are due.
 pub(super) struct DelayLine<T> {
     heap: BinaryHeap<DelayedItem<T>>,
-    came: u64,
+    arrivals: u64,
     held: usize,
     pub lateness: DeliveryLateness,
     pub overflow: u64,
@@ -107,7 +107,7 @@ impl<T> DelayLine<T> {
     pub fn new() -> DelayLine<T> {
         DelayLine {
             heap: BinaryHeap::new(),
-            came: 0,
+            arrivals: 0,
             held: 0,
             lateness: DeliveryLateness::default(),
             overflow: 0,
@@ -122,8 +122,8 @@ impl<T> DelayLine<T> {
             return;
         }
         self.held += bytes;
-        self.came += 1;
-        self.heap.push(DelayedItem { due, order: self.came, bytes, what });
+        self.arrivals += 1;
+        self.heap.push(DelayedItem { due, order: self.arrivals, bytes, what });
     }
 
     /// Time at which the next packet is due; `None` if there is none.

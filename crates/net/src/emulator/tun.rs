@@ -56,7 +56,7 @@ pub struct TunConfig {
 pub enum TunError {
     /// The namespace could not be entered.
     #[error(
-        "cannot enter the network namespace {name} ({source}): make it with 'ip netns add {name}' and run as root"
+        "cannot enter the network namespace {name} ({source}): create it with 'ip netns add {name}' and run as root"
     )]
     Namespace {
         /// Name of the namespace.
@@ -65,7 +65,7 @@ pub enum TunError {
         source: io::Error,
     },
     /// The device could not be created.
-    #[error("cannot make the TUN device {device} ({source}): this needs /dev/net/tun and root")]
+    #[error("cannot create the TUN device {device} ({source}): this needs /dev/net/tun and root")]
     Device {
         /// Name of the device.
         device: String,

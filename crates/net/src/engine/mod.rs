@@ -122,7 +122,7 @@ impl Engine {
     fn open(&mut self, opening: Opening) {
         let id = opening.flow;
         if let Err(e) = self.try_open(opening) {
-            self.reporter.report(FlowReport::Failed(id, format!("starting the flow's thread: {e}")));
+            self.reporter.report(FlowReport::Failed(id, format!("cannot start the flow's thread: {e}")));
         }
     }
 

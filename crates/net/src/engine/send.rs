@@ -108,7 +108,7 @@ fn padding(context: &Context) -> Option<Padding> {
     let length = usize::from(context.opening.spec.payload());
     Padding::new(length - HEADER_LEN)
         .inspect_err(|e| {
-            let reason = format!("reading random bytes for the padding: {e}");
+            let reason = format!("cannot read random bytes for the padding: {e}");
             context.reporter.report(FlowReport::Failed(context.opening.flow, reason));
         })
         .ok()

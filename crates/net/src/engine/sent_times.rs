@@ -40,14 +40,14 @@ type SendReading = (u32, WallTime);
 /// Stamps collected so far, by source.
 struct StampsBySource {
     /// True if the stamps are stored; otherwise only the lead is estimated.
-    kept: bool,
+    stored: bool,
     kernel: SentStamps,
     hardware: SentStamps,
 }
 
 impl StampsBySource {
     fn set(&mut self, seq: u32, passage: Passage, stamp: Stamp) {
-        if !self.kept {
+        if !self.stored {
             return;
         }
         match (passage, stamp.source) {
@@ -63,7 +63,7 @@ impl SentTimes {
     /// [`StampedPackets::SENT`].
     pub fn new(want: StampMode, packets: u32) -> SentTimes {
         let mut times = StampsBySource {
-            kept: true,
+            stored: true,
             kernel: SentStamps::new(StampSource::Kernel),
             hardware: SentStamps::new(StampSource::Hardware),
         };
@@ -88,7 +88,7 @@ impl SentTimes {
     /// Estimates only the lead, for packets whose stamps are not needed in the result.
     pub fn for_lead_alone(want: StampMode) -> SentTimes {
         let mut alone = SentTimes::new(want, 0).with_lead();
-        alone.times.kept = false;
+        alone.times.stored = false;
         alone
     }
 
@@ -162,7 +162,7 @@ impl SentTimes {
         }
         let note = (self.want == StampMode::Hardware && by_kernel > 0).then(|| {
             format!(
-                "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: kernel stamps"
+                "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: using kernel stamps instead"
             )
         });
         CollectedStamps { stamps: (by_kernel > 0).then_some(kernel), lost, note }

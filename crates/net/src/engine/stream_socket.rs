@@ -36,12 +36,12 @@ impl Marks {
 /// after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
-    ways: StampedPackets,
+    stamped: StampedPackets,
     marks: Marks,
     stamps: StampMode,
 ) -> io::Result<(StampMode, Vec<String>)> {
     let local = socket.local_addr()?;
-    let marked = match ways.sent {
+    let marked = match stamped.sent {
         true => marks.set(socket),
         false => {
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
@@ -51,7 +51,7 @@ pub(crate) fn prepare_udp(
     };
     enlarge(socket);
     socket.set_read_timeout(Some(MAX_WAIT))?;
-    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, ways);
+    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, stamped);
     notes.extend(marked);
     Ok((stamps, notes))
 }

@@ -26,7 +26,7 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
     }
 }
 
-/// How the connection will be made.
+/// Method by which the connection will be made.
 enum TcpEntrance {
     /// Registration, held until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),

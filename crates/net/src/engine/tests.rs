@@ -193,5 +193,5 @@ fn without_a_queue_that_keeps_launch_times_the_flow_says_so() {
     engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
     let report = next_report(&engine);
     let FlowReport::Failed(FLOW, why) = &report else { panic!("{report:?}") };
-    assert!(why.contains("no queue that keeps launch times"), "{why}");
+    assert!(why.contains("no queue that supports launch times"), "{why}");
 }

@@ -56,9 +56,9 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
     };
-    let ways =
+    let stamped =
         if context.opening.role == FlowRole::Send { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-    let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
+    let prepared = stream_socket::prepare_udp(&socket, stamped, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
     let launch = match (context.opening.role, context.settings.sending.pacing.mode) {
@@ -96,7 +96,7 @@ fn stamps(context: &Context) -> StampMode {
         && wanted == StampMode::Kernel
     {
         context.reporter.note([format!(
-            "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
+            "send times are the program's own clock readings at periods below {} us: kernel stamps would limit the rate",
             STAMPED_PERIOD.0 / 1000
         )]);
         return StampMode::User;
@@ -148,21 +148,21 @@ fn connect(
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
 }
 
-const PROHIBITED: &str = "a router or firewall on the way says that this traffic is prohibited (ICMP)";
+const PROHIBITED: &str = "a router or firewall on the path reports that this traffic is prohibited (ICMP)";
 
 /// Describes an error that the far host or this one caused by refusing packets; `None` for other errors.
 fn refusal(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => Some("the far host says that nothing listens there"),
+        Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
         Some(libc::EPERM) => {
-            Some("this host does not let the packets out: does its own firewall forbid them?")
+            Some("this host does not let the packets leave: does its own firewall forbid them?")
         }
         _ => None,
     }
 }
 
 /// Sends a greeting, with a launch time if the socket needs one.
-fn say(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
+fn send_greeting(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
     match launch {
         Some(launch) => launch.send_soon(socket.as_fd(), hello),
         None => socket.send(hello),
@@ -179,17 +179,17 @@ fn greet(
     timeout: Span,
 ) -> Result<(), FlowError> {
     let mut greeter = Greeter::new(token, steady(), timeout);
-    let mut said = "nothing came back";
+    let mut reason = "no answer received";
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, said, timeout });
+            return Err(FlowError::Silent { peer, reason, timeout });
         }
         if let Some(hello) = greeter.poll_send(now)
-            && let Err(e) = say(socket, launch, &hello)
+            && let Err(e) = send_greeting(socket, launch, &hello)
         {
-            said = refusal(&e).unwrap_or(said);
+            reason = refusal(&e).unwrap_or(reason);
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
@@ -203,8 +203,8 @@ fn greet(
                     greeter.handle(&buffer[..length]);
                 }
                 // An ICMP error from a router; a send also fails if this host has no route.
-                Err(e) if sockets::is_prohibition(&e) => said = PROHIBITED,
-                Err(e) => said = refusal(&e).unwrap_or(said),
+                Err(e) if sockets::is_prohibition(&e) => reason = PROHIBITED,
+                Err(e) => reason = refusal(&e).unwrap_or(reason),
             }
         }
     }
@@ -235,7 +235,7 @@ fn discard(socket: &UdpSocket) {
 /// Sends the first answer to a greeting that the rendezvous received.
 fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
-        let _ = say(socket, launch, &PacketHeader::hello(token).to_bytes());
+        let _ = send_greeting(socket, launch, &PacketHeader::hello(token).to_bytes());
     }
 }
 
@@ -280,7 +280,7 @@ fn answer_greetings(
             Some(_) if length == HEADER_LEN => {
                 discard(socket);
                 if matches!(context.opening.meeting, Meeting::Greeting(ours) if token == Some(ours)) {
-                    let _ = say(socket, launch, buffer);
+                    let _ = send_greeting(socket, launch, buffer);
                 }
             }
             _ if context.opening.role == FlowRole::Receive => return false,

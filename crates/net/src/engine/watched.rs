@@ -66,12 +66,12 @@ mod tests {
         assert_eq!(watched.look(at(1500)), Some(ReceivedSoFar::default()), "nothing has arrived");
         let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq), WallTime(seq + 7));
         (0..30).for_each(|seq| intake.push(record(seq)));
-        let said = watched.look(at(2600)).unwrap();
-        assert_eq!((said.received, said.missing, said.median()), (30, 0, Some(7)));
-        assert_eq!(said.silence, Some(Span::ZERO));
+        let report = watched.look(at(2600)).unwrap();
+        assert_eq!((report.received, report.missing, report.median()), (30, 0, Some(7)));
+        assert_eq!(report.silence, Some(Span::ZERO));
         intake.push(record(30));
         assert_eq!(watched.look(at(2700)), None, "once a second");
-        let said = watched.look(at(4700)).unwrap();
-        assert_eq!((said.received, said.missing, said.silence), (31, 0, Some(Span::seconds(2))));
+        let report = watched.look(at(4700)).unwrap();
+        assert_eq!((report.received, report.missing, report.silence), (31, 0, Some(Span::seconds(2))));
     }
 }

@@ -181,26 +181,26 @@ impl<'a> OwampTest<'a> {
         let local = stream.local_addr()?;
         let mut notes = Vec::new();
         let mut streams = Vec::new();
-        let mut wishes = Vec::new();
+        let mut specs = Vec::new();
         for spec in &request.settings.terms.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
-            let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+            let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
             let marks = Marks { dscp: spec.dscp, priority: request.settings.sending.priority };
-            let (stamps, said) = stream_socket::prepare_udp(
+            let (stamps, socket_notes) = stream_socket::prepare_udp(
                 &socket,
-                ways,
+                stamped,
                 marks,
                 StampMode::from(request.settings.terms.stamps),
             )?;
-            notes.extend(said);
+            notes.extend(socket_notes);
             if sends {
                 set_hop_limit(&socket, &local)?;
             }
             let near = socket.local_addr()?;
-            wishes.push(OwampSessionSpec {
+            specs.push(OwampSessionSpec {
                 direction: spec.direction(),
                 near: SocketAddr::new(local.ip(), near.port()),
                 far: remote.ip(),
@@ -229,7 +229,7 @@ impl<'a> OwampTest<'a> {
         let config = OwampOptions {
             mode: request.mode,
             user: request.user.clone(),
-            sessions: wishes,
+            sessions: specs,
             lead: START_DELAY,
             fetches: Vec::new(),
             most_records: 0,

@@ -73,7 +73,7 @@ impl Receiving {
         mut admit: impl FnMut(usize) -> bool,
         mut each: impl FnMut(RecordedPacket),
     ) -> io::Result<usize> {
-        let came = self.inbox.receive(self.socket.as_fd(), flags)?;
+        let count = self.inbox.receive(self.socket.as_fd(), flags)?;
         let read = wall();
         let error = self.error.at(now);
         for datagram in self.inbox.datagrams() {
@@ -97,7 +97,7 @@ impl Receiving {
                 });
             }
         }
-        Ok(came)
+        Ok(count)
     }
 
     /// Counts overdue packets as lost; returns true if the session is complete.

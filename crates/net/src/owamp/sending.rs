@@ -113,7 +113,7 @@ impl SendingSession {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
             stamps: None,
             stamps_lost: None,
-            notes: vec!["the thread that sends failed".to_owned()],
+            notes: vec!["the sending thread failed".to_owned()],
         };
         ended.and_then(Result::ok).unwrap_or_else(nothing)
     }
@@ -143,7 +143,7 @@ impl Departing {
         let stopped = || flags.stop.load(Ordering::Acquire);
         match Padding::new(self.padding as usize) {
             Ok(padding) => self.send(mode, padding, &mut times, flags),
-            Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
+            Err(e) => notes.push(format!("cannot read random bytes for the padding: {e}")),
         }
         let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
         while times.awaited() > 0 && steady() < until && !stopped() {

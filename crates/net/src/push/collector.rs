@@ -89,7 +89,7 @@ pub struct PushService {
 #[non_exhaustive]
 pub enum PushServiceError {
     /// The service cannot listen on a port.
-    #[error("cannot await hosts that push at {address}: {source}")]
+    #[error("cannot listen for pushing hosts on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -97,7 +97,7 @@ pub enum PushServiceError {
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
-    #[error("cannot start to collect: {0}")]
+    #[error("cannot start the collector: {0}")]
     Start(#[from] io::Error),
 }
 
@@ -223,11 +223,15 @@ impl PushConversation<'_> {
                 self.later(PushRefusal::Stopping, String::new(), Span::seconds(1));
             }
             if self.grant.is_evicted() {
-                return Err(io::Error::other("idle, and made room for others"));
+                return Err(io::Error::other("closed while idle, to make room for others"));
             }
             let longest = self.shared.gate.policy().duration(COLLECT);
             if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
-                self.later(PushRefusal::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
+                self.later(
+                    PushRefusal::Busy,
+                    "the time limit for connections was reached".to_owned(),
+                    Span::seconds(1),
+                );
             }
             match &self.open {
                 None if self.began.elapsed() > INTRODUCTION_TIMEOUT => {
@@ -262,20 +266,20 @@ impl PushConversation<'_> {
                 match answer {
                     PushReply::Want(numbers) => self.driver.handle(ReceiverInput::Want(&numbers)),
                     PushReply::Settled(settled) => self.driver.handle(ReceiverInput::Settled(settled)),
-                    PushReply::Later(why, said, pause) => self.later(why, said, pause),
+                    PushReply::Later(why, text, pause) => self.later(why, text, pause),
                 }
             }
             self.driver.write_output();
             let timeout =
                 if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
             if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > timeout {
-                return timed_out("it does not take its answers");
+                return timed_out("it does not read its answers");
             }
         }
     }
 
-    fn later(&mut self, why: PushRefusal, said: String, pause: Span) {
-        self.driver.handle(ReceiverInput::Later(why, said, pause));
+    fn later(&mut self, why: PushRefusal, text: String, pause: Span) {
+        self.driver.handle(ReceiverInput::Later(why, text, pause));
     }
 
     /// Executes the machine's requests, until answers are due. Returns `Some` once the conversation is over,
@@ -312,8 +316,8 @@ impl PushConversation<'_> {
     fn proved(&mut self, host: String) {
         self.shared.gate.right_key(self.peer.ip());
         self.grant.set_proven();
-        let place = Ask::session(HOST_MEMORY).proven(true);
-        let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), place, clock::steady()) {
+        let resources = Ask::session(HOST_MEMORY).proven(true);
+        let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), resources, clock::steady()) {
             Ok(session) => session,
             Err(why) => {
                 audit::refused(COLLECT, self.peer, &why);
@@ -329,9 +333,9 @@ impl PushConversation<'_> {
                 self.open = Some(AuthenticatedHost { host, intake, _session: session });
                 self.driver.handle(ReceiverInput::Welcome);
             }
-            Err((why, said, pause)) => {
-                audit::refused(COLLECT, self.peer, &said);
-                self.later(why, said, pause);
+            Err((why, text, pause)) => {
+                audit::refused(COLLECT, self.peer, &text);
+                self.later(why, text, pause);
             }
         }
     }

@@ -37,7 +37,7 @@ pub enum PushFailure {
         source: PushError,
     },
     /// The connection is open, but no test is being settled.
-    #[error("it has said nothing for two minutes of what it was offered")]
+    #[error("it has not accepted or refused anything for two minutes")]
     Stalled,
 }
 

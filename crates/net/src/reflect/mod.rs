@@ -177,7 +177,7 @@ impl ReflectorContext {
     }
 }
 
-/// A packet of a one-way test, which only the receiving host knows.
+/// A packet of a one-way test, of which only the receiving host has a record.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWayPacket {
     /// Address of the client.
@@ -228,7 +228,7 @@ impl AnswerCounters {
 
 /// A reflector that could not start; the others run.
 #[derive(Debug, thiserror::Error)]
-#[error("no {name} reflector on {address}: {source}{}", hint(.address, .source))]
+#[error("cannot start the {name} reflector on {address}: {source}{}", hint(.address, .source))]
 pub struct ReflectorError {
     /// Name of the protocol.
     pub name: &'static str,
@@ -243,7 +243,7 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {
             format!(" (a port below 1024 {})", needs(Capability::NetBindService))
         }
-        io::ErrorKind::AddrInUse => " (another program has it)".to_owned(),
+        io::ErrorKind::AddrInUse => " (another program uses this port)".to_owned(),
         _ => String::new(),
     }
 }

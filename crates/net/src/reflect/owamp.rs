@@ -354,15 +354,15 @@ impl OwampConversation<'_> {
         let (sid, packets) = (session.sid(), session.request.packets);
         let opened = self.socket(&session, direction, far, keys, packet::len(mode));
         let (port, end) = opened.map_err(|error| {
-            tracing::debug!(peer = %self.control.peer, %error, "no socket for an OWAMP session");
+            tracing::debug!(peer = %self.control.peer, %error, "cannot open a socket for an OWAMP session");
             self.service.kept().release(sid);
             AcceptCode::Temporary
         })?;
-        let way = if direction == Direction::Up { "to" } else { "from" };
+        let preposition = if direction == Direction::Up { "to" } else { "from" };
         audit::accepted(
             policy::OWAMP,
             self.control.peer,
-            format_args!("a session of {packets} packets {way} UDP {port}"),
+            format_args!("a session of {packets} packets {preposition} UDP {port}"),
         );
         self.sessions.push(OwampSession {
             id: self.next_id,
@@ -393,8 +393,8 @@ impl OwampConversation<'_> {
             dscp: session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
             priority: self.service.shared.priority,
         };
-        let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-        let (stamps, _) = stream_socket::prepare_udp(&socket, ways, marks, StampMode::Kernel)?;
+        let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+        let (stamps, _) = stream_socket::prepare_udp(&socket, stamped, marks, StampMode::Kernel)?;
         if !sends {
             let from = Some(far.port()).filter(|port| *port != 0);
             let receiver = SessionReceiver::new(&session, keys, len, far.ip(), from);
@@ -440,7 +440,7 @@ impl OwampConversation<'_> {
                     match SendingSession::start(session.sid, *departing, self.waker.clone()) {
                         Ok(sending) => ServerEndpoint::Sending(sending),
                         Err(error) => {
-                            tracing::warn!(peer = %self.control.peer, %error, "no thread for one more session");
+                            tracing::warn!(peer = %self.control.peer, %error, "cannot start a thread for another session");
                             self.over = true;
                             ServerEndpoint::Over
                         }
@@ -457,8 +457,8 @@ impl OwampConversation<'_> {
 
     /// The sender of a session has ended it: completes and stores the results.
     fn finish(&mut self, received: &PeerSummary) {
-        let Some(place) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
-        let mut session = self.sessions.swap_remove(place);
+        let Some(index) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
+        let mut session = self.sessions.swap_remove(index);
         let now = clock::steady();
         receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
         let ServerEndpoint::Receiving(mut receiving) = session.end else { return };

@@ -421,10 +421,10 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::ExchangeSizes::new(1460, 20).unwrap().greeting();
     // Before the greeting is complete, and within a request.
-    for said in [0, 16] {
+    for length in [0, 16] {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-        stream.write_all(&greeting[..said]).unwrap();
+        stream.write_all(&greeting[..length]).unwrap();
         let (mut received, mut answer) = (0, [0; 16]);
         let until = std::time::Instant::now() + Duration::from_secs(20);
         // At most ten bytes arrive in the time allowed for a whole request.
@@ -438,7 +438,7 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
             }
             stream.write_all(&[0]).is_ok()
         });
-        assert_eq!(received, said, "the greeting comes back, and no response");
+        assert_eq!(received, length, "the greeting comes back, and no response");
     }
 }
 

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// Maximum length of a datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// Longest wait for a stamp. A driver stamps a packet when it passes it to the adapter, nearly always before
-/// the send call returns.
+/// Longest wait for a stamp. A driver sets it when the packet is passed to the adapter, nearly always before the
+/// send call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
 /// Maximum number of answers that wait for their stamps.
 const MAX_STAMPS_AWAITED: usize = 1024;
@@ -61,11 +61,11 @@ const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)
 pub(crate) struct DepartedAnswer<K> {
     /// Identifies the answer.
     pub which: K,
-    /// How the answer left.
+    /// Outcome of sending it.
     pub departure: AnswerFate,
 }
 
-/// How an answer left, or why not.
+/// Outcome of sending an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFate {
     /// The kernel stamped its departure with this time.
@@ -387,9 +387,9 @@ impl<K: Copy> Answers<K> {
         let mut sent = 0;
         while let Some(handed_over) = self.outbox.send_next(socket.as_fd()) {
             match handed_over {
-                Ok(places) => {
-                    sent += places.len() as u64;
-                    for tracked in self.tracked[places].iter().filter(|t| t.stamped) {
+                Ok(accepted) => {
+                    sent += accepted.len() as u64;
+                    for tracked in self.tracked[accepted].iter().filter(|t| t.stamped) {
                         if self.stamps {
                             self.departures.sent(*tracked, reading);
                         } else {
@@ -398,8 +398,8 @@ impl<K: Copy> Answers<K> {
                     }
                 }
                 // The request gets no answer, as if it had been lost on the path.
-                Err(place) => {
-                    let tracked = self.tracked[place];
+                Err(rejected) => {
+                    let tracked = self.tracked[rejected];
                     self.departed.extend(tracked.fate(AnswerFate::NotSent));
                     if tracked.stamped {
                         self.restart(socket);

@@ -73,7 +73,7 @@ impl<'a> ProgressFeed<'a> {
 #[non_exhaustive]
 pub enum PingError {
     /// The socket could not be set up.
-    #[error("opening a socket to {}: {hint}", host(to))]
+    #[error("cannot open a socket to {}: {hint}", host(to))]
     Socket {
         /// The far host.
         to: SocketAddr,
@@ -82,10 +82,10 @@ pub enum PingError {
     },
     /// No request could be sent.
     #[error(
-        "sending to {}: {source}{}",
+        "cannot send to {}: {source}{}",
         host(to),
         match source.kind() {
-            io::ErrorKind::AddrNotAvailable => ": --bind takes an address of this host",
+            io::ErrorKind::AddrNotAvailable => ": --bind must be an address of this host",
             io::ErrorKind::PermissionDenied => ": does a firewall of this host forbid it?",
             _ => "",
         }
@@ -111,13 +111,13 @@ pub enum PingError {
     Refused(SocketAddr),
     /// Nothing was answered, and a host on the path reported that the packets are prohibited.
     #[error(
-        "{}: a router or firewall on the way says that this traffic is prohibited (ICMP); does it let {} through?",
+        "{}: a router or firewall on the path reports that this traffic is prohibited (ICMP); does it let {} through?",
         host(.0), if .0.port() == 0 { "echo requests" } else { "this protocol and port" }
     )]
     Prohibited(SocketAddr),
     /// A connection cannot be established: there is no route, or a host on the path reported that there is
     /// none or that packets are prohibited.
-    #[error("{to}: {source}; is there a route to it, and does a firewall on the way prohibit this port?")]
+    #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
     Unreachable {
         /// The far host.
         to: SocketAddr,
@@ -141,7 +141,7 @@ pub struct TwoWayMeasured<P> {
     pub stamps: StampMode,
     /// Facts about this host.
     pub host: HostFacts,
-    /// How the test ended.
+    /// Ending of the test.
     pub ending: Ending,
     /// Number of requests that could not be sent.
     pub unsent: u64,
@@ -212,13 +212,13 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
         (_, io::ErrorKind::PermissionDenied) => {
             let wanted = [Capability::NetRaw, Capability::NetBindService];
             format!(
-                "{e}: an interface of one's choice takes {}, a port below 1024 {} (this program: {})",
+                "{e}: --interface needs {}, a port below 1024 needs {}; to grant both: {}",
                 wanted[0],
                 wanted[1],
                 how_to_grant(&wanted)
             )
         }
-        (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind takes an address of this host"),
+        (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind must be an address of this host"),
         _ => e.to_string(),
     }
 }

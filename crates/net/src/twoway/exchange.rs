@@ -50,7 +50,7 @@ pub(super) struct Exchange<'a, P> {
     mode: PaceMode,
     feed: ProgressFeed<'a>,
     /// Time at which packets from other ports were last read.
-    looked: SteadyTime,
+    checked: SteadyTime,
     /// Flags of the next receiving call, which determine whether it waits.
     waiting: libc::c_int,
     failures: Failures,
@@ -77,7 +77,7 @@ struct Stamping {
     source: StampSource,
     departures: TransmitMatcher<Option<u32>>,
     /// Number of requests that the kernel was to stamp.
-    asked: u64,
+    requested: u64,
     /// True if the error queue has entries.
     queued: bool,
 }
@@ -164,12 +164,12 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             link,
             wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local },
             pinger,
-            stamping: Stamping { stamps, source, departures, asked: 0, queued: false },
+            stamping: Stamping { stamps, source, departures, requested: 0, queued: false },
             inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
             out: Vec::with_capacity(slot),
             mode,
             feed: ProgressFeed::new(link),
-            looked: clock::steady(),
+            checked: clock::steady(),
             waiting: libc::MSG_DONTWAIT,
             failures: Failures::default(),
             interrupted: false,
@@ -185,9 +185,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         self.collect_stamps();
         self.receive();
         if self.wire.elsewhere.is_some()
-            && (self.link.marking.any_port || clock::steady() - self.looked >= MAX_SLEEP)
+            && (self.link.marking.any_port || clock::steady() - self.checked >= MAX_SLEEP)
         {
-            self.looked = clock::steady();
+            self.checked = clock::steady();
             self.receive_elsewhere();
         }
         if stop.load(Ordering::Relaxed) && !self.interrupted {
@@ -293,7 +293,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             Ok(()) if self.stamping.source == StampSource::User => {}
             Ok(()) => {
                 self.stamping.departures.sent(request, now.wall);
-                self.stamping.asked += u64::from(request.is_some());
+                self.stamping.requested += u64::from(request.is_some());
             }
             Err(e) => {
                 self.failures.unsent += 1;
@@ -378,7 +378,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         };
         let outcome = pinger.finish_up();
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
-        let lost = stamping.asked.saturating_sub(outcome.sent.known() as u64 + dropped);
+        let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
         Ok(TwoWayMeasured {
             outcome,
             local: wire.local,

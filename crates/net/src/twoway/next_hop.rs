@@ -34,7 +34,9 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
     let how = if hop.is_ipv4() { "ARP" } else { "neighbour discovery" };
     Err(io::Error::new(
         io::ErrorKind::HostUnreachable,
-        format!("{hop} on {interface} does not answer for its Ethernet address ({how}): is it there?"),
+        format!(
+            "{hop} on {interface} does not answer requests for its Ethernet address ({how}): is the host up?"
+        ),
     ))
 }
 

@@ -27,7 +27,7 @@ pub(crate) const DEFAULT_TTL: u8 = 64;
 
 /// Message for an attempt to send raw frames from a host to itself.
 pub(crate) const LOOPBACK: &str =
-    "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
+    "the kernel accepts no whole frames on its loopback interface: raw sockets reach other hosts only";
 
 /// Puts packets into frames, and extracts them.
 pub struct PacketFraming {
@@ -96,7 +96,7 @@ pub fn open(
     let largest = mtu.saturating_sub(frame::beneath(to.ip()));
     if payload > largest {
         return Err(unsupported(format!(
-            "raw frames are not fragmented: {payload} bytes do not fit, {largest} do on this path"
+            "raw frames are not fragmented: {payload} bytes do not fit; at most {largest} do on this path"
         )));
     }
     let (interface, mac) = interface(from.ip(), marking)?;
@@ -134,13 +134,13 @@ pub fn open_ethernet(
     let (interface, mac) = interface(from.ip(), marking)?;
     if let Some(router) = gateway(to.ip(), &interface)? {
         return Err(unsupported(format!(
-            "{} is behind the router {router}: frames of their own stay on the link",
+            "{} is behind the router {router}: LaMP directly in Ethernet frames does not cross routers",
             to.ip()
         )));
     }
     let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     if payload > largest {
-        return Err(unsupported(format!("a frame holds {largest} bytes, and {payload} do not fit")));
+        return Err(unsupported(format!("{payload} bytes do not fit into a frame, which holds {largest}")));
     }
     let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
     let owner: UdpSocket = owner.into();
@@ -166,7 +166,7 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     socket::mark(&owner, to, marking, notes)?;
     owner.connect(&to.into())?;
     let Some(from) = owner.local_addr()?.as_socket() else {
-        return Err(unsupported("this host has no address on the way there".into()));
+        return Err(unsupported("this host has no address on the route".into()));
     };
     if to.ip().is_loopback() || to.ip() == from.ip() {
         return Err(unsupported(LOOPBACK.into()));
@@ -240,7 +240,7 @@ fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
         None => all.iter().find(has).map(|a| a.interface_name.clone()).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("no interface has the address {local}: give --interface"),
+                format!("no interface has the address {local}: use --interface"),
             )
         })?,
     };

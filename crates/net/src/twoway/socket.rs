@@ -208,14 +208,15 @@ pub(crate) fn stamp(
     }
     if want == StampMode::Hardware {
         stamp::enable_adapter(socket.as_fd(), local).map_err(|why| {
-            let hint = "`jitlat doctor` says what each adapter can; --stamps kernel works with any";
+            let hint = "`jitlat doctor` shows what each adapter supports; --stamps kernel works with any";
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
         })?;
     }
     match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, StampedPackets::BOTH)) {
         Ok(()) => Ok(want),
         Err(e) => {
-            notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+            notes
+                .push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
             Ok(StampMode::User)
         }
     }

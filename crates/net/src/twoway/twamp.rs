@@ -21,7 +21,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum TwampError {
     /// The connection failed.
-    #[error("connecting to the TWAMP server at {to}: {source}")]
+    #[error("cannot connect to the TWAMP server at {to}: {source}")]
     Connect {
         /// The server.
         to: SocketAddr,
@@ -37,7 +37,7 @@ pub enum TwampError {
         failure: AmpFailure,
     },
     /// The user interrupted the test.
-    #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
+    #[error("interrupted while negotiating a session with the TWAMP server at {0}")]
     Interrupted(SocketAddr),
 }
 
@@ -72,18 +72,18 @@ pub struct TwampControl {
 
 impl TwampControl {
     /// Connects, negotiates a mode and requests the sessions.
-    pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
-        let to = asking.to;
-        let step_timeout = Duration::from_nanos(asking.step_timeout.0.max(1) as u64);
+    pub fn open(request: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
+        let to = request.to;
+        let step_timeout = Duration::from_nanos(request.step_timeout.0.max(1) as u64);
         let connect = |source| TwampError::Connect { to, source };
-        let stream = sockets::connect_tcp(asking.bind, to, step_timeout, || stop.load(Ordering::Acquire));
+        let stream = sockets::connect_tcp(request.bind, to, step_timeout, || stop.load(Ordering::Acquire));
         let stream = stream.map_err(|e| match e.kind() {
             io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
-        let SessionRequest { mode, user, sessions, step_timeout, .. } = asking;
+        let SessionRequest { mode, user, sessions, step_timeout, .. } = request;
         let config = TwampOptions { mode, user, sessions, step_timeout, random: bytes };
         let mut control = TwampControl {
             to,

@@ -169,22 +169,22 @@ impl Matches {
     /// Returns 1 if a sighting at this time counts, otherwise 0.
     #[inline]
     pub(super) fn one(&self, point: CapturePoint, at: i64) -> u64 {
-        self.part.is_none_or(|part| part.keeps(point, WallTime(at))).into()
+        self.part.is_none_or(|part| part.contains(point, WallTime(at))).into()
     }
 
     /// Registers a sighting.
     #[inline]
     pub(super) fn register(&mut self, point: CapturePoint, s: &Sighting) -> OpenSighting {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.directions[s.direction as usize];
+        let state = &mut self.directions[s.direction as usize];
         match point {
-            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
-            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => state.counts.seen_at_reference += one,
+            CapturePoint::Monitor => state.counts.seen_at_monitor += one,
         }
         let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
         if point.is_source(s.direction) {
-            seen.seq = of_way.next_seq as u32;
-            of_way.next_seq += 1;
+            seen.seq = state.next_seq as u32;
+            state.next_seq += 1;
         }
         if point == CapturePoint::Monitor {
             seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
@@ -218,17 +218,17 @@ impl Matches {
             Direction::Down => raw.saturating_add(self.offset),
         };
         let one = self.one(CapturePoint::Monitor, monitor.at);
-        let of_way = &mut self.directions[direction as usize];
-        of_way.counts.matched += one;
-        of_way.recent_delay = delay;
-        of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
-        match &mut of_way.matched_span {
+        let state = &mut self.directions[direction as usize];
+        state.counts.matched += one;
+        state.recent_delay = delay;
+        state.least = Some(state.least.map_or(raw, |l| l.min(raw)));
+        match &mut state.matched_span {
             None => {
-                of_way.matched_span = Some((source.at, source.at));
-                of_way.first_delay = delay;
+                state.matched_span = Some((source.at, source.at));
+                state.first_delay = delay;
             }
             Some((first, last)) => {
-                of_way.counts.reordered += u64::from(source.at < *last) * one;
+                state.counts.reordered += u64::from(source.at < *last) * one;
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
             }
@@ -250,12 +250,12 @@ impl Matches {
         out: &mut impl MatchObserver,
     ) {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.directions[s.direction as usize];
+        let state = &mut self.directions[s.direction as usize];
         match point {
-            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
-            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => state.counts.seen_at_reference += one,
+            CapturePoint::Monitor => state.counts.seen_at_monitor += one,
         }
-        of_way.counts.duplicates += one;
+        state.counts.duplicates += one;
         let (reference, monitor) = match s.direction {
             Direction::Up => (WallTime(source.at), s.at),
             Direction::Down => (s.at, WallTime(source.at)),
@@ -382,7 +382,7 @@ impl Matches {
     /// True if the far capture ran when a packet sent at `sent` should have arrived: between two packets that
     /// arrived, or after the same delay as the nearest of them, within the capture's span.
     fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
-        let of_way = &self.directions[direction as usize];
+        let state = &self.directions[direction as usize];
         let (near, far) = match direction {
             Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
             Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
@@ -390,18 +390,18 @@ impl Matches {
         let Some((first, last)) = self.span[far as usize] else { return false };
         let (first, last) = (self.common(far, first), self.common(far, last));
         let sent_common = self.common(near, sent);
-        let (begun, ended) = match of_way.matched_span {
+        let (begun, ended) = match state.matched_span {
             Some((from, to)) => (sent > from, sent < to),
             None => (false, false),
         };
-        let due = sent_common.saturating_add(of_way.recent_delay);
+        let due = sent_common.saturating_add(state.recent_delay);
         let dropped = self.holes[far as usize].iter().any(|(from, to)| {
             let around = self.common(far, from.saturating_sub(ARRIVAL_TOLERANCE))
                 ..=self.common(far, to.saturating_add(ARRIVAL_TOLERANCE));
             around.contains(&due)
         });
         !dropped
-            && (begun || sent_common.saturating_add(of_way.first_delay) >= first)
+            && (begun || sent_common.saturating_add(state.first_delay) >= first)
             && (ended || due <= last)
     }
 }

@@ -527,19 +527,19 @@ proptest! {
         let (truth, observed, counts) = run(&w, 0);
         assert_no_false_match(&truth, &observed);
         for direction in Direction::BOTH {
-            let (far, mut seen, mut newest, mut overtaken) =
+            let (far, mut seen, mut newest, mut reordered) =
                 (if direction == Direction::Up { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
             for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.direction == direction && *p == far) {
                 let (r, m) = truth.times[&s.flow];
                 let sent = if direction == Direction::Up { r } else { m };
                 if seen.insert(s.flow, *p).is_none() {
-                    overtaken += u64::from(sent < newest);
+                    reordered += u64::from(sent < newest);
                     newest = newest.max(sent);
                 }
             }
             let c = counts[direction as usize];
             prop_assert_eq!((c.lost, c.duplicates), (truth.lost[direction as usize], truth.copies[direction as usize]));
-            prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (overtaken, 0, 0), "{:?}", c);
+            prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (reordered, 0, 0), "{:?}", c);
         }
     }
 

@@ -21,10 +21,10 @@ pub struct PacketFilter {
 #[non_exhaustive]
 pub enum NotAFilter {
     /// The text has another form.
-    #[error("give tcp, udp, icmp, a port, or tcp:PORT, udp:PORT")]
+    #[error("use tcp, udp, icmp, a port, tcp:PORT or udp:PORT")]
     Form,
     /// The port is invalid.
-    #[error("'{0}' is no port")]
+    #[error("'{0}' is not a port")]
     Port(String),
 }
 

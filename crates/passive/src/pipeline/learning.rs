@@ -51,7 +51,7 @@ pub struct Learner {
     seen: [u64; 2],
     more_than_echoes: bool,
     /// True if anything was delivered since the last attempt.
-    news: bool,
+    has_news: bool,
     tried: Option<SteadyTime>,
     /// Time of the first successful attempt.
     first: Option<SteadyTime>,
@@ -74,7 +74,7 @@ impl Learner {
             left_out: [0; 2],
             seen: [0; 2],
             more_than_echoes: false,
-            news: false,
+            has_news: false,
             tried: None,
             first: None,
             why: NoPlan::Empty,
@@ -101,7 +101,7 @@ impl Learner {
                 previews.extend(far);
                 previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
                 self.seen[point] += far.len() as u64;
-                self.news = true;
+                self.has_news = true;
             }
             CapturedBatch::Frames(frames) => {
                 if self.finds_available {
@@ -122,7 +122,7 @@ impl Learner {
                 }
                 self.seen[point] += frames.len() as u64;
                 self.frames += frames.len();
-                self.news = true;
+                self.has_news = true;
                 self.held.push_back(delivery);
             }
             CapturedBatch::Dropped(..) => self.held.push_back(delivery),
@@ -163,10 +163,10 @@ impl Learner {
     /// Returns the plan once there are enough packets at `now`.
     pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
         let due = self.tried.is_none_or(|t| now - t >= RETRY_INTERVAL);
-        if !due || !self.news && self.first.is_none() {
+        if !due || !self.has_news && self.first.is_none() {
             return None;
         }
-        (self.tried, self.news) = (Some(now), false);
+        (self.tried, self.has_news) = (Some(now), false);
         let [r, m] = self.previews.each_mut().map(|g| &*g.make_contiguous());
         match survey(r, m, self.asked.as_ref()) {
             Ok(plan) => {

@@ -49,7 +49,7 @@ pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,
     /// Facts about packets that are read but do not count.
-    beside: CaptureFacts,
+    ignored: CaptureFacts,
     order: InOrder,
     echoes: Echoes,
     /// Flows whose number this namer knows.
@@ -63,7 +63,7 @@ impl PacketNamer {
         PacketNamer {
             rule,
             facts: CaptureFacts::default(),
-            beside: CaptureFacts::default(),
+            ignored: CaptureFacts::default(),
             order,
             echoes: Echoes::default(),
             known: FlowNumbers::default(),
@@ -77,11 +77,11 @@ impl PacketNamer {
         let (reads, counts) = self
             .rule
             .part
-            .map_or((true, true), |(part, point)| (part.reads(point, at), part.keeps(point, at)));
+            .map_or((true, true), |(part, point)| (part.reads(point, at), part.contains(point, at)));
         if !reads {
             return;
         }
-        let facts = if counts { &mut self.facts } else { &mut self.beside };
+        let facts = if counts { &mut self.facts } else { &mut self.ignored };
         facts.frames += 1;
         facts.extend_span(at, at);
         let p = match frame.packet() {

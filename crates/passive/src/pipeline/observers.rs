@@ -50,7 +50,7 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
             f.record(r);
         }
         if let Some((part, kept)) = &mut self.part
-            && part.keeps(CapturePoint::Monitor, r.monitor)
+            && part.contains(CapturePoint::Monitor, r.monitor)
         {
             kept.push(r);
         }

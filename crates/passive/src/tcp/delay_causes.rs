@@ -148,7 +148,7 @@ impl DeliveryHistory {
     /// Divides the delay above the smallest of `records`; `None` if none of them is in this history.
     pub fn explain(
         &self,
-        place: CaptureSide,
+        side: CaptureSide,
         framing: RecordFraming,
         records: &[ObservedRecord],
     ) -> Option<DelayCauses> {
@@ -164,7 +164,7 @@ impl DeliveryHistory {
         let passages: Vec<_> =
             records.iter().filter_map(|r| Some((r, self.passage_times(&ready, framing, r.seq)?))).collect();
         let least = passages.iter().map(|(r, _)| r.delay.0).min()?;
-        let edge = |r: &ObservedRecord, p: &PassageTimes| match place {
+        let edge = |r: &ObservedRecord, p: &PassageTimes| match side {
             CaptureSide::Sender => p.left.saturating_sub(r.sent.0),
             CaptureSide::Receiver => (r.sent + r.delay).0.saturating_sub(p.ready),
         };
@@ -182,7 +182,7 @@ impl DeliveryHistory {
             };
             let waited = edge(r, p).saturating_sub(usual);
             let mut left = i64::MAX;
-            if place == CaptureSide::Sender {
+            if side == CaptureSide::Sender {
                 let full = self.held_between(r.sent.0, p.left).min(waited.max(0));
                 take(DelayCause::WindowFull, full);
                 left = take(DelayCause::Sender, waited - full);
@@ -201,7 +201,7 @@ impl DeliveryHistory {
                 _ => {}
             }
             take(DelayCause::Behind, behind);
-            if place == CaptureSide::Receiver {
+            if side == CaptureSide::Receiver {
                 take(DelayCause::Receiver, waited);
             }
             take(DelayCause::Path, i64::MAX);
@@ -215,7 +215,7 @@ impl DeliveryHistory {
                 most[k] += 1;
             }
         }
-        let causes = DelayCause::ALL.into_iter().filter(|c| place.sees(*c)).map(|cause| {
+        let causes = DelayCause::ALL.into_iter().filter(|c| side.sees(*c)).map(|cause| {
             let k = cause as usize;
             CauseShare {
                 cause,
@@ -350,8 +350,8 @@ mod tests {
 
     #[test]
     fn each_end_sees_what_waits_there() {
-        let seen = |place| {
-            let e = delivery_history(2, |_, _| ()).explain(place, FRAMING, &[record(0, 20), record(1, 20)]);
+        let seen = |side| {
+            let e = delivery_history(2, |_, _| ()).explain(side, FRAMING, &[record(0, 20), record(1, 20)]);
             e.unwrap().causes.iter().map(|c| (c.cause, c.share)).collect::<Vec<_>>()
         };
         // Every record took equally long, so there is no delay to be divided.
@@ -420,8 +420,8 @@ mod tests {
             });
             let c = DeliveryHistory { segments: segments.collect(), held_up: vec![(WallTime(30 * MS), WallTime(90 * MS))] };
             let records: Vec<_> = times.iter().enumerate().map(|(k, t)| record(k as u32, t.2)).collect();
-            for place in [CaptureSide::Sender, CaptureSide::Receiver] {
-                let e = c.explain(place, FRAMING, &records).unwrap();
+            for side in [CaptureSide::Sender, CaptureSide::Receiver] {
+                let e = c.explain(side, FRAMING, &records).unwrap();
                 proptest::prop_assert_eq!(e.causes.iter().map(|c| c.total_ns).sum::<i64>(), e.above_minimum_ns);
                 proptest::prop_assert!(e.causes.iter().all(|c| c.total_ns >= 0));
             }

@@ -296,11 +296,11 @@ fn the_client_says_what_every_recorded_client_said() {
 /// irtt's own client reported the same direction of each loss, except for losses after the last reply, which
 /// it cannot know.
 #[test]
-fn losses_have_the_recorded_way() {
+fn losses_have_the_recorded_direction() {
     let of = |name: &str| {
         let case = CASES.iter().find(|c| c.name == name).unwrap();
         let (directions, runs) = replay_client(case).requests.directions();
-        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.way)).collect();
+        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.side)).collect();
         (directions, runs)
     };
     let lost = |d: &Directions| (d.up_lost, d.down_lost, d.unknown_lost);

@@ -205,7 +205,7 @@ fn sessions_end() {
 }
 
 #[test]
-fn forged_opens_keep_nobody_out() {
+fn forged_opens_lock_no_client_out() {
     let mut host = Host::new(IrttRules { sessions: 8, sessions_per_client: 3, ..IrttRules::default() });
     let mut tokens = Vec::new();
     let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
@@ -525,7 +525,7 @@ fn an_open_request_is_repeated_and_then_given_up() {
     assert_eq!(times, [0, 1, 3, 7]);
     assert!(inputs.windows(2).all(|w| w[0].1 == w[1].1));
     assert_eq!(client.failure(), Some(&IrttFailure::Silent(4)));
-    assert!(client.failure().unwrap().to_string().contains("does it want a key"));
+    assert!(client.failure().unwrap().to_string().contains("does it require a key"));
     assert!(!client.poll_farewell(&mut Vec::new()), "there is nothing to close");
 }
 

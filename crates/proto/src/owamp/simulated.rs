@@ -138,7 +138,7 @@ fn clocks_apart_move_delays_alone() {
 
 /// A delayed sender skips packets that are too late, reports them, and sends the rest in a burst.
 #[test]
-fn a_paused_sender_skips_and_says_so() {
+fn a_paused_sender_reports_the_packets_it_skips() {
     for host in [SimHost::Client, SimHost::Server] {
         let mut world = OwampWorld::new(SecurityMode::Authenticated, both(50, ScheduleSlot::Fixed(20 * MS)));
         world.troubles = vec![(Span::millis(600), OwampTrouble::Pause(host, Span::millis(800)))];

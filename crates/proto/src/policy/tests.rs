@@ -40,7 +40,7 @@ fn networks_hold_for_all_services_and_for_one() {
 }
 
 #[test]
-fn a_service_that_is_off_admits_nobody() {
+fn a_service_that_is_off_admits_no_client() {
     for service in SERVICES {
         let mut policy = Policy::default();
         policy.service(service).off = true;
@@ -195,7 +195,7 @@ fn what_was_hardly_used_makes_room_before_what_stalls() {
 }
 
 #[test]
-fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
+fn clients_without_a_key_never_replace_clients_with_one() {
     let mut policy = Policy::default();
     policy.service(ONE_WAY).total.sessions = Some(2);
     let gate = Gate::new(policy);

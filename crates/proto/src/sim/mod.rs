@@ -65,6 +65,8 @@ pub struct SimWorld {
     pub feedback: bool,
     /// True times at which the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
+    /// True time at which the client's streams have run for as long as they may.
+    pub expire: Option<Span>,
     /// Maximum duration of the simulation.
     pub horizon: Span,
 }
@@ -116,6 +118,7 @@ impl SimWorld {
             hosts: Default::default(),
             feedback: false,
             interrupt: Vec::new(),
+            expire: None,
             horizon: Span::seconds(1_000_000),
         }
     }
@@ -365,6 +368,10 @@ impl Simulation {
             let now = self.tick(CLIENT);
             self.client.handle(now, ClientInput::Interrupt);
         }
+        if self.world.expire.take_if(|at| self.now >= *at).is_some() {
+            let now = self.tick(CLIENT);
+            self.client.handle(now, ClientInput::Expire);
+        }
     }
 
     fn sever(&mut self, connection: usize) {
@@ -392,7 +399,7 @@ impl Simulation {
             SimTrouble::ServerDies(at) if !self.server_dead => Some(at),
             _ => None,
         };
-        let interrupt = self.world.interrupt.first().copied();
+        let interrupt = self.world.interrupt.first().copied().into_iter().chain(self.world.expire).min();
         let next = agenda.into_iter().chain(client.flatten()).chain(server.min()).min();
         // Scheduled faults alone do not keep the simulation running.
         next.map(|next| [ours, interrupt].into_iter().flatten().fold(next, Span::min))

@@ -258,7 +258,7 @@ fn a_peer_that_stops_at_any_step_is_given_up() {
                 "{transferred}: {:?}",
                 pair.failure()
             );
-            assert!(pair.failure().unwrap().to_string().contains("no answer in time"));
+            assert!(pair.failure().unwrap().to_string().contains("no answer from the server in time"));
             assert_eq!(pair.reason(), Some(AmpEndReason::Silent), "{transferred}");
             assert!(
                 ends[0] <= Span::seconds(6).0 && ends[1] <= Span::seconds(901).0,

@@ -31,27 +31,28 @@ pub struct PingPlan {
     pub wait: Option<Span>,
     /// Maximum time that an answer may take.
     pub timeout: Span,
-    /// What is done about requests whose time passed while this host did nothing.
+    /// Treatment of requests that became overdue while this host stalled.
     pub overdue: Overdue,
 }
 
-/// What is done about requests that are more than a period late, and more than [`MAX_LATENESS`]: after a stall of this
-/// host. Sent at once they would be a burst, of which a rate limit on the path or at the far host can drop a part: irtt's
-/// server answers no more than one request every 10 ms by default, apart from a few.
+/// Treatment of overdue requests, which are late by more than a period and more than [`MAX_LATENESS`] after a
+/// stall of this host. A burst of them may exceed a rate limit on the path or at the far host: irtt's server
+/// answers only one request every 10 ms by default, apart from a few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overdue {
-    /// The rest of the schedule is moved by the length of the stall: all requests are sent, and the test takes longer.
+    /// The rest of the schedule is delayed by the length of the stall. All requests are sent, and the test takes
+    /// longer.
     #[default]
     Space,
-    /// They are not sent, and the schedule stays: the test takes no longer, and has fewer requests. For periodic schedules;
-    /// the rest of a random one is moved.
+    /// Overdue requests are not sent. The test has fewer requests and its planned duration. Random schedules are
+    /// delayed instead.
     Skip,
-    /// They are sent at once.
+    /// Overdue requests are sent at once.
     Send,
 }
 
-/// Lateness up to which a request counts as sent on time whatever the period: waking up can take a few milliseconds on a
-/// busy host.
+/// Lateness up to which a request counts as on time, regardless of the period: waking up can take a few
+/// milliseconds on a busy host.
 const MAX_LATENESS: Span = Span::millis(5);
 
 /// A packet that the driver must send.
@@ -89,7 +90,7 @@ pub struct Pinger<P> {
     /// Sum of `shifts`.
     moved: Span,
     shifts: Vec<ScheduleShift>,
-    /// Requests of the schedule that are not sent.
+    /// Number of scheduled requests that are not sent.
     skipped: u64,
     state: PingerState,
     next: u32,
@@ -352,14 +353,14 @@ impl<P: Protocol> Pinger<P> {
         self.plan.wait.is_none() && now - self.due > self.plan.spec.period().max(MAX_LATENESS)
     }
 
-    /// Makes the next request and all later ones due later.
+    /// Delays the next request and all later ones.
     fn move_schedule(&mut self, by: Span) {
         self.due = self.due + by;
         self.moved = self.moved + by;
         self.shifts.push(ScheduleShift { seq: self.next, by });
     }
 
-    /// Leaves out the requests that were due before `now`. The last one is always sent: protocols mark it.
+    /// Skips the requests that were due before `now`. The last request is always sent, because protocols mark it.
     fn skip_to(&mut self, now: SteadyTime) {
         let (Some(start), due) = (self.start, self.due) else { return };
         while self.due < now
@@ -523,9 +524,9 @@ pub struct PingOutcome<P> {
     pub records: Recording,
     /// Kernel transmit timestamps; [`SentStamps::join`] adds them to the records.
     pub sent: SentStamps,
-    /// Changes of the schedule after stalls of this host, ascending by number.
+    /// Delays of the schedule after stalls of this host, ascending by sequence number.
     pub shifts: Vec<ScheduleShift>,
-    /// Requests of the schedule that were never sent.
+    /// Number of scheduled requests that were never sent.
     pub skipped: u64,
     /// Requests and answers.
     pub requests: RequestTable,

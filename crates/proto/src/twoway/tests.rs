@@ -93,7 +93,7 @@ fn open_loop_keeps_its_schedule_whatever_is_lost() {
     assert_eq!(took, 190_000_000 + 1_000_000_000 + probe, "{waited}");
 }
 
-/// Send times of 20 requests of one every 10 ms, in ms, by a host that did nothing from 35 ms to 138 ms.
+/// Returns the send times (ms) of 20 requests, one every 10 ms, from a host that stalls from 35 ms to 138 ms.
 fn around_a_stall(overdue: Overdue) -> (Vec<i64>, PingOutcome<crate::stamp::StampSender>) {
     let mut pinger = Pinger::new(stamp_sender(), PingPlan { overdue, ..plan(20, None) }, StampSource::User);
     let (mut now, mut sent) = (0, Vec::new());

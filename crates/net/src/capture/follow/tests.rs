@@ -66,7 +66,7 @@ fn files_are_read_as_they_appear_and_grow() {
     std::fs::write(file("x.pcap11"), pcap(120..130)).unwrap();
     std::fs::write(file("x.pcap8"), pcap(140..141)).unwrap();
     assert_eq!((rest(&mut followed), rest(&mut followed)), (vec![140], vec![]));
-    assert!(followed.notes().concat().contains("x.pcap11: left out"), "{:?}", followed.notes());
+    assert!(followed.notes().concat().contains("x.pcap11: skipped"), "{:?}", followed.notes());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn what_was_packed_or_comes_too_late_is_not_read_again() {
     std::fs::write(file("b.pcap"), pcap(20..23)).unwrap();
     assert_eq!(rest(&mut followed), [20, 21, 22]);
     let notes = followed.notes().concat();
-    assert!(notes.contains("late.pcap: left out") && followed.notes().len() == 1, "{notes}");
+    assert!(notes.contains("late.pcap: skipped") && followed.notes().len() == 1, "{notes}");
 }
 
 #[test]

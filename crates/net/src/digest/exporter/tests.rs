@@ -38,7 +38,7 @@ fn connected(from: [u8; 4], to: SocketAddr) -> TcpStream {
 }
 
 /// Returns everything received until the connection ends.
-fn said(mut stream: TcpStream) -> Vec<u8> {
+fn received(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => {}
@@ -66,8 +66,8 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
         (0..Policy::default().quota(DIGESTS, Scope::ServiceClient).connections.unwrap())
             .map(|_| connected(greedy, address))
             .collect();
-    let words = said(connected(greedy, address));
-    assert!(!words.is_empty(), "one more than its share gets the reason");
+    let reason = received(connected(greedy, address));
+    assert!(!reason.is_empty(), "one more than its share gets the reason");
     assert!(
         matches!(refusal_of(address), DigestError::Refused(DigestRefusal::Interface, _)),
         "others are answered"
@@ -97,6 +97,6 @@ fn a_client_that_asks_for_nothing_is_let_go_however_it_drips() {
         assert!(began.elapsed() < LIMIT, "a byte now and then keeps a connection for ever");
         dripping.write_all(&[0]).is_ok()
     });
-    said(silent);
+    received(silent);
     assert!(began.elapsed() >= introduction, "it had its time");
 }

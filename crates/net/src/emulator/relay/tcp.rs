@@ -51,7 +51,7 @@ impl RelaySide {
 /// One direction of a connection: the data read, and when to write it.
 #[derive(Default)]
 struct Pipe {
-    under_way: VecDeque<(SteadyTime, Vec<u8>)>,
+    in_transit: VecDeque<(SteadyTime, Vec<u8>)>,
     bytes: usize,
     /// Number of bytes of the first chunk already written.
     written: usize,
@@ -67,12 +67,12 @@ impl Pipe {
         if self.blocked || self.ended {
             return None;
         }
-        self.under_way.front().map(|(due, _)| *due).or(self.end)
+        self.in_transit.front().map(|(due, _)| *due).or(self.end)
     }
 
     fn deliver(&mut self, now: SteadyTime, mut to: &TcpStream) -> io::Result<()> {
         self.blocked = false;
-        while let Some((due, chunk)) = self.under_way.front() {
+        while let Some((due, chunk)) = self.in_transit.front() {
             if *due > now {
                 return Ok(());
             }
@@ -88,7 +88,7 @@ impl Pipe {
             if self.written == chunk.len() {
                 self.bytes -= chunk.len();
                 self.written = 0;
-                self.under_way.pop_front();
+                self.in_transit.pop_front();
             }
         }
         if !self.ended && self.end.is_some_and(|due| due <= now) {
@@ -173,7 +173,7 @@ impl RelayedConnections {
             Ok(0) => pipe.end = Some(due),
             Ok(n) => {
                 pipe.bytes += n;
-                pipe.under_way.push_back((due, self.buffer[..n].to_vec()));
+                pipe.in_transit.push_back((due, self.buffer[..n].to_vec()));
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => c.broken = true,

@@ -179,6 +179,6 @@ fn an_address_in_use_is_said_by_name() {
         scenario: Scenario::default(),
         numbering: Numbering::default(),
     };
-    let said = Relay::start(config).err().unwrap().to_string();
-    assert!(said.contains(&taken.to_string()) && said.contains("UDP"), "{said}");
+    let message = Relay::start(config).err().unwrap().to_string();
+    assert!(message.contains(&taken.to_string()) && message.contains("UDP"), "{message}");
 }

@@ -111,6 +111,6 @@ fn a_missing_namespace_is_said_with_its_remedy() {
         numbering: Numbering::default(),
         ports: Vec::new(),
     };
-    let said = Tun::start(config).err().unwrap().to_string();
-    assert!(said.contains("jitlat-missing") && said.contains("ip netns add"), "{said}");
+    let message = Tun::start(config).err().unwrap().to_string();
+    assert!(message.contains("jitlat-missing") && message.contains("ip netns add"), "{message}");
 }

@@ -151,13 +151,13 @@ fn sessions_and_memory_are_bounded_and_come_back() {
 fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
     let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 100_000, Schedule::Periodic));
-    let (stop, mut said) = (AtomicBool::new(false), false);
+    let (stop, mut stopped) = (AtomicBool::new(false), false);
     let mut observer = |event: &Event<'_>| {
         if let Event::Progress(progress) = event
-            && !said
+            && !stopped
             && progress.iter().all(|p| p.sent.max(p.received) > 200)
         {
-            said = true;
+            stopped = true;
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };

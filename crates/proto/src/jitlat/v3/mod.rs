@@ -122,7 +122,7 @@ impl CodecV3 {
         loop {
             let waiting = &self.incoming[self.consumed..];
             let start = if self.preface_seen { 0 } else { PREFACE.len() };
-            if !self.preface_seen && !starts_well(waiting)? {
+            if !self.preface_seen && !check_preface(waiting)? {
                 return Ok(None);
             }
             let Some((length, rest)) = waiting[start..].split_first_chunk::<4>() else { return Ok(None) };
@@ -157,7 +157,7 @@ impl CodecV3 {
 }
 
 /// Checks the start of `bytes`: true for the whole preface, false for a part of it, otherwise an error.
-fn starts_well(bytes: &[u8]) -> Result<bool, DecodeError> {
+fn check_preface(bytes: &[u8]) -> Result<bool, DecodeError> {
     match super::dialect::sniff(bytes)? {
         Some(super::Dialect::V3) => Ok(true),
         Some(super::Dialect::Classic) => Err(DecodeError::ClassicPeer),

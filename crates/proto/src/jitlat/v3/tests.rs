@@ -408,7 +408,7 @@ fn the_worked_row_is_what_is_sent() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped() {
+fn unknown_messages_and_fields_are_skipped() {
     let (_, mut server) = pair();
     server.feed(&PREFACE);
     // A message of type 200 with a field, then END with an unknown field 99 between the known ones.
@@ -462,7 +462,7 @@ fn a_damaged_chunk_is_noticed() {
 }
 
 #[test]
-fn times_in_the_servers_queue_come_with_its_stamps() {
+fn queue_times_are_sent_with_the_servers_timestamps() {
     let (hour, missing) = (3_600_000_000_000, i64::MIN);
     let chunk = |entered: Vec<i64>| {
         let data = ChunkData::Stamps(StampSource::Kernel, vec![hour, 2 * hour, missing, 900], entered);

@@ -72,7 +72,7 @@ fn extensions_are_understood_at_both_ends() {
 }
 
 #[test]
-fn the_next_answer_tells_when_one_left() {
+fn the_next_answer_reports_when_the_last_one_left() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut sender =
         StampSender::new(StampOptions { follow_up: true, timestamp_info: true, ..StampOptions::default() });
@@ -130,7 +130,7 @@ fn each_network_has_its_key() {
 }
 
 #[test]
-fn the_first_packet_of_a_session_is_known_as_such() {
+fn the_first_packet_of_a_session_is_recognised() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut request = Vec::new();
     StampSender::new(StampOptions::default()).request(0, false, NOW, &mut request);

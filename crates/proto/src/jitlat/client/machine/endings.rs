@@ -1,12 +1,12 @@
 //! The ends of a test, and reconnection for its results.
 
-use super::{ClientMachine, ClientStage};
+use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
 use crate::jitlat::auth::ConnectionSide;
 use crate::jitlat::client::{ClientEvent, ConversationFailure};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{FlowCommand, FlowId};
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
 use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
@@ -18,6 +18,16 @@ const MAX_RETRIES: u32 = 3;
 /// Maximum number of attempts while the server is busy. It may take more than a minute of silence to notice
 /// that the stream has ended.
 const MAX_BUSY_RETRIES: u32 = 60;
+
+/// Returns true if a sender of `flow` is still at work, as far as this host knows.
+fn is_sending(flow: &ClientFlow) -> bool {
+    let collection = &flow.collection;
+    !flow.settled
+        && match flow.role {
+            FlowRole::Send => !flow.ended && collection.sent.is_none(),
+            FlowRole::Receive => flow.far_sent.is_none() && collection.received.is_none(),
+        }
+}
 
 impl ClientMachine {
     pub(super) fn fail(&mut self, failure: ConversationFailure) {
@@ -193,6 +203,13 @@ impl ClientMachine {
                 Nak::new(NakCode::Aborted, "interrupted by the user"),
                 ConversationFailure::Interrupted,
             ),
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Tick) {
+        if self.stage == ClientStage::Running && !self.interrupted && self.flows.iter().any(is_sending) {
+            self.expired = true;
+            self.interrupt(now);
         }
     }
 

@@ -49,6 +49,8 @@ pub struct ClientMachine {
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
+    /// True if the test was interrupted because its streams took too long.
+    expired: bool,
     /// True if the user has interrupted twice: stop waiting.
     stop_waiting: bool,
     /// Reason why the test is not complete.
@@ -168,6 +170,7 @@ impl ClientMachine {
             client,
             server: HostFacts::default(),
             interrupted: false,
+            expired: false,
             stop_waiting: false,
             reason: None,
             lost: false,
@@ -444,6 +447,7 @@ impl Machine for ClientMachine {
             }
             ClientInput::Host(host) => self.client = host,
             ClientInput::Interrupt => self.interrupt(now),
+            ClientInput::Expire => self.expire(now),
             ClientInput::Reconnected(entropy) => self.reconnected(now, entropy),
         }
     }

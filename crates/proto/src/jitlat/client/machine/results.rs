@@ -59,13 +59,13 @@ impl ClientMachine {
         let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
-            self.server.notes.push(format!("the recording was full: packets not recorded: {refused}"));
+            self.server.notes.push(format!("packets not recorded because the recording was full: {refused}"));
         }
-        let said = self.flows[i].feedback;
-        if said > 0 {
+        let reports = self.flows[i].feedback;
+        if reports > 0 {
             self.server
                 .notes
-                .push(format!("small progress reports on the control connection while the test ran: {said}"));
+                .push(format!("progress reports on the control connection while the test ran: {reports}"));
         }
         match self.flows[i].collection.close(results, v3) {
             Ok(()) => {
@@ -159,7 +159,16 @@ impl ClientMachine {
             FlowRole::Send => results.and_then(|r| r.finish),
             FlowRole::Receive => flow.collection.received.as_ref().map(|r| r.finish),
         };
-        if self.interrupted {
+        let sent = match flow.role {
+            FlowRole::Send => flow.collection.sent.as_ref().map(|s| s.sent),
+            FlowRole::Receive => results.and_then(|r| r.sent).or(flow.far_sent),
+        };
+        let all_sent = sent.is_some_and(|sent| sent >= flow.spec.packets());
+        if self.expired && !all_sent {
+            let late = "its duration was over before all packets had been sent";
+            return (Ending::Interrupted, Some(late.into()));
+        }
+        if self.interrupted && !self.expired {
             return (Ending::Interrupted, Some("interrupted by the user".into()));
         }
         if self.lost {
