@@ -278,6 +278,7 @@ fn run(direction: Direction) -> Result<Run> {
                 bind: None,
                 terms: TestTerms::new(vec![spec]),
                 sending: SendSettings::default(),
+                limit: None,
             };
             // Waits for both captures and the server; a failed one reports its error below.
             for _ in 0..3 {

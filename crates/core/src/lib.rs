@@ -28,7 +28,7 @@
 //! * [`live`] – the state of a running test
 //! * [`so_far`] – a receiver's figures of a running stream
 //! * [`sweep`] – a test under many conditions, repeated
-//! * [`evidence`] – [`Evidence`](evidence::Evidence): the input of a judgement, and the interface of judges
+//! * [`evidence`] – [`Evidence`](evidence::Evidence): the input of a verdict, and the interface of judges
 //! * [`answer`] – [`Answer`](answer::Answer): a verdict: causes with their time, size and confidence
 //! * [`comparable`] – [`Comparable`](comparable::Comparable): the part of a test that is stored for later
 //!   comparisons

@@ -137,7 +137,7 @@ pub struct Summary {
     /// Some figures, formatted as in the text report.
     #[serde(default)]
     pub display: Display,
-    /// Causes of impairment with their time, size and confidence, and the consequences for each use. Absent
+    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. Absent
     /// without a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,

@@ -72,7 +72,7 @@ pub struct PathModel {
     pub loss: Choice,
     /// Test packets that arrive more than once.
     pub duplication: DuplicationModel,
-    /// Test packets that are delayed until later ones have overtaken them.
+    /// Test packets that are delayed until they are reordered.
     pub reordering: ReorderingModel,
     /// Bottleneck; `None` for unlimited rate.
     pub rate: Option<RateBottleneck>,
@@ -125,7 +125,7 @@ impl Default for DuplicationModel {
     }
 }
 
-/// Additional delay of selected packets, so that later ones overtake them. With a period P, a packet delayed
+/// Additional delay of selected packets, which reorders them. With a period P, a packet delayed
 /// by (k + ½)·P arrives after the k packets that follow it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReorderingModel {
@@ -135,7 +135,7 @@ pub struct ReorderingModel {
     pub by: Span,
 }
 
-/// A time during which no packet passes (or packets are held back, in [`PathModel::pauses`]), relative to the
+/// A time during which no packet passes (or packets are delayed, in [`PathModel::pauses`]), relative to the
 /// first test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
@@ -211,7 +211,7 @@ pub struct PathTally {
     /// Number of copies added.
     pub copies: u64,
     /// Number of test packets delayed by [`PathModel::reordering`].
-    pub held_back: u64,
+    pub delayed: u64,
     /// Number of other packets (control, other sizes) that entered.
     pub others: u64,
     /// Number of other packets dropped by the queue or an outage.
@@ -388,7 +388,7 @@ impl Impairment {
         }
         if held {
             at = at + self.config.reordering.by;
-            self.tally.held_back += 1;
+            self.tally.delayed += 1;
         }
         let mut out = Deliveries::LOST;
         out.push(at);

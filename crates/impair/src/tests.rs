@@ -142,7 +142,7 @@ fn copies_and_held_back_packets_come_when_they_should() {
     let (delays, path) = run(&config, 0, 4);
     let ms: Vec<Vec<i64>> = delays.iter().map(|d| d.iter().map(|x| x / MS).collect()).collect();
     assert_eq!(ms, [vec![10], vec![10, 13, 16], vec![40, 43, 46], vec![10]]);
-    assert_eq!((path.tally().copies, path.tally().held_back), (4, 1));
+    assert_eq!((path.tally().copies, path.tally().delayed), (4, 1));
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct Answering {
 /// Result of a [`Trial`].
 #[derive(Clone, Debug)]
 pub struct TrialOutcome {
-    /// Facts that the hosts know about the test.
+    /// Facts about the test that the hosts have.
     pub session: Session,
     /// Packets received, in order of arrival.
     pub records: Vec<PacketRecord>,
@@ -375,10 +375,10 @@ fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp,
 
 fn runs(lost: &[(u32, LossSide)]) -> Vec<LossRun> {
     let mut runs: Vec<LossRun> = Vec::new();
-    for (seq, way) in lost {
+    for (seq, side) in lost {
         match runs.last_mut() {
-            Some(run) if run.first + run.length == *seq && run.way == *way => run.length += 1,
-            _ => runs.push(LossRun { first: *seq, length: 1, way: *way }),
+            Some(run) if run.first + run.length == *seq && run.side == *side => run.length += 1,
+            _ => runs.push(LossRun { first: *seq, length: 1, side: *side }),
         }
     }
     runs

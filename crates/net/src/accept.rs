@@ -123,7 +123,7 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     }
 }
 
-/// Maximum number of refused connections kept open, each for [`LEAVING_TIME`]. Closing one with unread bytes
+/// Maximum number of refused connections that stay open, each for [`LEAVING_TIME`]. Closing one with unread bytes
 /// from the client would reset it, and the client would not get the reason.
 const MAX_LEAVING: usize = 32;
 const LEAVING_TIME: Span = Span::seconds(2);

@@ -151,7 +151,7 @@ fn advice(error: &io::Error, server: &str) -> String {
             "--bind must be an address of this host, in the same family as the server's address"
         }
         _ if sockets::is_prohibition(error) => {
-            "is there a route to it, and does a firewall on the way prohibit this port?"
+            "is there a route to it, and does a firewall on the path prohibit this port?"
         }
         _ => "is there a route to it?",
     };

@@ -36,7 +36,7 @@ pub fn tick() -> Tick {
 }
 
 /// Wall clock minus steady clock, from the tightest of several bracketed readings. The error is half the cost
-/// of a reading, some tens of nanoseconds.
+/// of a reading, tens of nanoseconds.
 pub(crate) fn wall_minus_steady() -> Span {
     let bracket = |_| {
         let before = steady();

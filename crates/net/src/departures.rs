@@ -137,7 +137,7 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// True if so many impossible stamps have arrived that the numbering must be wrong.
+    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible, so that the numbering must be wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
         self.rejected >= MAX_MISMATCHES

@@ -80,7 +80,7 @@ pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) 
             round = run.tracer.round();
             progress(round);
         }
-        // From the second round on, all routers that answer have answered at least once.
+        // After the first round, all routers that answer have answered at least once.
         if round >= 2 {
             run.tracer.forget_silence();
         }

@@ -277,7 +277,7 @@ impl<'a> ServerConversation<'a> {
         }
     }
 
-    /// True if this conversation has been idle for so long that it must make room for others. It is active if
+    /// True if this conversation has been idle too long and must make room for others. It is active if
     /// packets of its test were sent or received, or its results were fetched; other input on its connection
     /// only shows that the client is still there.
     fn must_make_room(&mut self) -> bool {

@@ -338,7 +338,7 @@ fn value(factor: Factor, level: &FactorLevel) -> String {
 /// One line per combination.
 pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
     // Figures of whole tests, without counts that are already columns; the JSON has all figures.
-    let is_column = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.scalar.key);
+    let is_column = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
     let known = |s: &Selector| is_column(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
     let line = |p: &SweepPoint| {

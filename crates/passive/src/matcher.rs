@@ -394,7 +394,7 @@ impl Matcher {
         }
     }
 
-    /// Moves an entry out of the young queue: it is forgotten if matched some time ago, otherwise held for
+    /// Moves an entry from the young queue: it is forgotten if matched some time ago, otherwise held for
     /// the window.
     #[inline]
     fn outgrow(&mut self, e: NameEntry) {

@@ -6,7 +6,7 @@ use super::Sighting;
 const MAX_DISORDER_NS: i64 = 50_000_000;
 /// A larger step back, in ns, is a clock that was set, not disorder.
 const MIN_CLOCK_STEP_NS: i64 = 1_000_000_000;
-/// Maximum number of sightings held back.
+/// Maximum number of sightings held.
 const MAX_HELD: usize = 1 << 16;
 
 /// Holds sightings for at least 50 ms and releases them in (time, arrival) order, many at a time.
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((order.disordered(), order.steps_back()), (1, 0));
         order.push(at(MAX_DISORDER_NS - MIN_CLOCK_STEP_NS));
         assert_eq!((order.disordered(), order.steps_back()), (1, 1));
-        // Sightings from before the step are released unchanged, whatever their times, and the rest is held.
+        // Sightings from before the step are released unchanged, regardless of their times, and the rest is held.
         assert_eq!((order.take(Vec::new()).len(), order.held()), (5, 1));
     }
 

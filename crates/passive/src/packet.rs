@@ -130,7 +130,7 @@ pub struct IpPacket<'a> {
     pub more_fragments: bool,
     /// Length of the whole IP packet on the wire, in bytes.
     pub length: u32,
-    /// Captured bytes from the IP header on, without link-layer padding.
+    /// Captured bytes of the IP packet, without link-layer padding.
     pub ip: &'a [u8],
     /// Offset of the transport header in [`Self::ip`]; never beyond its end.
     pub transport_at: usize,
@@ -187,7 +187,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Captured bytes from the transport header on.
+    /// Captured bytes of the transport header and its payload.
     #[inline]
     pub fn transport(&self) -> &'a [u8] {
         self.ip.get(self.transport_at..).unwrap_or_default()

@@ -59,7 +59,7 @@ fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     for run in losses.runs {
         let (from, to) = (u64::from(run.first), u64::from(run.first) + u64::from(run.length));
         let common = to.min(last + 1).saturating_sub(from.max(first));
-        match run.way {
+        match run.side {
             LossSide::Up => up += common,
             LossSide::Down => down += common,
             LossSide::Either => either += common,

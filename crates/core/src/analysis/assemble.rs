@@ -80,7 +80,7 @@ fn computed(found: &dyn Findings) -> Summary {
 }
 
 /// Facts about one direction of a round-trip test in addition to the packets that returned.
-pub(super) struct OnThatWay {
+pub(super) struct DirectionFacts {
     /// Packets sent, lost, duplicated and reordered in this direction, as far as known.
     pub sent: Option<u64>,
     pub lost: Option<u64>,
@@ -90,41 +90,41 @@ pub(super) struct OnThatWay {
     /// the lost ones together are the whole stream of this direction.
     pub has_all_losses: bool,
     /// True if the far host's times come from one clock that was never set during the test.
-    pub clock_ran_through: bool,
+    pub clock_was_steady: bool,
     /// True if the far host's times are clock readings at all.
     pub far_clock: bool,
 }
 
 /// Builds the result of one direction of a round-trip test from the packets that returned.
-pub(super) fn way(
+pub(super) fn direction(
     found: &dyn Findings,
-    on: &OnThatWay,
+    facts: &DirectionFacts,
     losses: impl FnOnce(Option<Loss>) -> (Option<Loss>, Option<u64>),
 ) -> DirectionResult {
     let found = computed(found);
-    let (loss, undetermined) = losses(on.has_all_losses.then_some(found.loss));
-    let ran_through = on.clock_ran_through;
-    // Some figures also need to know every loss.
-    let complete = ran_through && on.has_all_losses;
+    let (loss, undetermined) = losses(facts.has_all_losses.then_some(found.loss));
+    let was_steady = facts.clock_was_steady;
+    // Some figures also require that every loss is known.
+    let complete = was_steady && facts.has_all_losses;
     DirectionResult {
-        sent: on.sent,
-        lost: on.lost,
-        lost_pct: on.sent.zip(on.lost).and_then(|(sent, lost)| percent(lost, sent)),
-        duplicates: on.duplicates,
-        reordered: on.reordered,
-        latency_corrected: found.latency_corrected.filter(|_| ran_through),
+        sent: facts.sent,
+        lost: facts.lost,
+        lost_pct: facts.sent.zip(facts.lost).and_then(|(sent, lost)| percent(lost, sent)),
+        duplicates: facts.duplicates,
+        reordered: facts.reordered,
+        latency_corrected: found.latency_corrected.filter(|_| was_steady),
         ipdv: found.ipdv,
         rfc3550_jitter: found.rfc3550_jitter,
         mapdv2: found.mapdv2,
-        trend: found.trend.filter(|_| ran_through),
-        skew_hull: found.skew_hull.filter(|_| ran_through),
-        pdv_deskewed: found.pdv_deskewed.filter(|_| ran_through),
+        trend: found.trend.filter(|_| was_steady),
+        skew_hull: found.skew_hull.filter(|_| was_steady),
+        pdv_deskewed: found.pdv_deskewed.filter(|_| was_steady),
         loss,
         undetermined,
         dejitter: found.dejitter.filter(|_| complete),
         objectives: found.objectives.filter(|_| complete),
         figures: found.figures,
-        clock: if on.far_clock { found.clock } else { ClockEstimate::default() },
+        clock: if facts.far_clock { found.clock } else { ClockEstimate::default() },
         stamps: found.stamps,
         latency: found.latency,
         pdv: found.pdv,
@@ -135,8 +135,8 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// Completes the summary of a test without returning packets: counts and delays are those that the far host
-/// reports. What it does not report stays unknown.
+/// Completes the summary of a test without answers: counts and delays are those that the far host
+/// reports. Everything that it does not report remains unknown.
 fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);

@@ -23,16 +23,16 @@ pub(super) struct Engine {
     /// Judge of the stretches of a stream that is analysed in constant memory.
     judge: Option<SharedJudge>,
     /// Maximum number of packets that are stored before the analysis changes to constant memory.
-    room: usize,
+    max_packets: usize,
     /// Counts all packets received, with or without a delay.
     pub classifier: Classifier,
     pub tally: Tally,
-    pub samples: Kept,
+    pub samples: Packets,
 }
 
 /// The stored form of the packets.
 #[derive(Clone, Debug)]
-pub(super) enum Kept {
+pub(super) enum Packets {
     /// All packets: every figure is exact.
     All(Box<Gathered>),
     /// Constant memory: figures within a stated error.
@@ -43,52 +43,52 @@ impl Engine {
     /// Begins the analysis of the stream of `test`.
     pub fn new(test: Arc<Session>, options: &Options) -> Engine {
         let engine = Engine::of(&test, Classifier::new(declared(&test)), Tally::of(&test), Gathered::noted());
-        let room = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
-        let engine = Engine { test, judge: options.judge.clone(), room, ..engine };
+        let max_packets = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
+        let engine = Engine { test, judge: options.judge.clone(), max_packets, ..engine };
         if options.streaming { engine.sketched() } else { engine }
     }
 
     /// Creates an exact analysis that already has these packets.
     pub fn of(test: &Arc<Session>, classifier: Classifier, tally: Tally, packets: Gathered) -> Engine {
-        let samples = Kept::All(Box::new(packets));
-        Engine { test: test.clone(), judge: None, room: usize::MAX, classifier, tally, samples }
+        let samples = Packets::All(Box::new(packets));
+        Engine { test: test.clone(), judge: None, max_packets: usize::MAX, classifier, tally, samples }
     }
 
-    /// Returns an analysis of the same test without packets, in constant memory from the first one on.
+    /// Returns an analysis of the same test without packets, in constant memory from the start.
     pub fn sketched(&self) -> Engine {
         let sketch = match &self.samples {
-            Kept::All(_) => Sketch::new(&self.test, self.judge.clone()),
-            Kept::Sketched(sketch) => sketch.emptied(&self.test),
+            Packets::All(_) => Sketch::new(&self.test, self.judge.clone()),
+            Packets::Sketched(sketch) => sketch.emptied(&self.test),
         };
         Engine {
             test: self.test.clone(),
             judge: self.judge.clone(),
-            room: self.room,
+            max_packets: self.max_packets,
             classifier: Classifier::new(self.classifier.packets()),
             tally: self.tally.emptied(),
-            samples: Kept::Sketched(Box::new(sketch)),
+            samples: Packets::Sketched(Box::new(sketch)),
         }
     }
 
     /// Returns all packets; `None` if they are not stored.
     pub fn gathered(&self) -> Option<&Gathered> {
         match &self.samples {
-            Kept::All(packets) => Some(packets),
-            Kept::Sketched(_) => None,
+            Packets::All(packets) => Some(packets),
+            Packets::Sketched(_) => None,
         }
     }
 
     /// Returns the constant-memory state; `None` if all packets are stored.
     pub fn sketch(&self) -> Option<&Sketch> {
         match &self.samples {
-            Kept::All(_) => None,
-            Kept::Sketched(sketch) => Some(sketch),
+            Packets::All(_) => None,
+            Packets::Sketched(sketch) => Some(sketch),
         }
     }
 
     /// See [`super::Analyzer::set_stretch_length`].
     pub fn set_stretch_length(&mut self, packets: u32) {
-        if let Kept::Sketched(sketch) = &mut self.samples {
+        if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.set_stretch_length(packets);
         }
     }
@@ -102,8 +102,8 @@ impl Engine {
     pub fn extent(&self, session: &Session) -> KnownPackets {
         let came = &self.classifier.accepted;
         match &self.samples {
-            Kept::All(_) => KnownPackets::of(session, came),
-            Kept::Sketched(sketch) => {
+            Packets::All(_) => KnownPackets::of(session, came),
+            Packets::Sketched(sketch) => {
                 KnownPackets::up_to(session, came.max(), |met| sketch.longest(came, met))
             }
         }
@@ -113,7 +113,7 @@ impl Engine {
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
         self.push_row(record, Classifier::packet(record).map_or(Row::Damaged, Row::Clean));
-        self.keep_to_room();
+        self.limit_memory();
     }
 
     /// Adds the next record in arrival order, of a packet that was received and whose delay is unknown.
@@ -126,7 +126,7 @@ impl Engine {
         self.tally.row(record);
         let Some(seq) = self.classifier.number(record) else { return self.classifier.refuse() };
         match &mut self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 let counts = row.count(seq, &mut self.classifier);
                 if counts == Counts::First && row.packet().is_some() {
                     self.tally.accepted(record, seq);
@@ -136,7 +136,7 @@ impl Engine {
                 let at = record.arrived().filter(|_| !matches!(row, Row::Delayless));
                 packets.push(seq, row, counts, at.map(|t| t.0));
             }
-            Kept::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, Some(record)),
+            Packets::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, Some(record)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Engine {
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut rest) = (Plain::new(), records);
         while let Some(first) = rest.first() {
-            let taken = self.take_plain(&mut plain, &rest[..rest.len().min(self.at_once())]);
+            let taken = self.take_plain(&mut plain, &rest[..rest.len().min(self.max_batch())]);
             let (rows, later) = rest.split_at(taken.max(1));
             rest = later;
             if taken == 0 {
@@ -154,24 +154,24 @@ impl Engine {
             }
             self.tally.plain(rows, &plain);
             match &mut self.samples {
-                Kept::All(packets) => {
+                Packets::All(packets) => {
                     if plain.lags {
                         rows.iter().zip(plain.seq()).for_each(|(row, seq)| self.tally.accepted(row, *seq));
                     }
                     packets.push_all(&plain, rows);
                 }
-                Kept::Sketched(sketch) => sketch.push_all(&mut self.classifier, &plain, rows),
+                Packets::Sketched(sketch) => sketch.push_all(&mut self.classifier, &plain, rows),
             }
-            self.keep_to_room();
+            self.limit_memory();
         }
     }
 
     /// Returns how many rows may be added together. The limit makes constant memory begin with the same row
     /// however the rows were divided.
-    fn at_once(&self) -> usize {
+    fn max_batch(&self) -> usize {
         match &self.samples {
-            Kept::All(packets) => self.room.saturating_add(1).saturating_sub(packets.samples.len()),
-            Kept::Sketched(sketch) => sketch.at_once(),
+            Packets::All(packets) => self.max_packets.saturating_add(1).saturating_sub(packets.samples.len()),
+            Packets::Sketched(sketch) => sketch.max_batch(),
         }
     }
 
@@ -180,8 +180,8 @@ impl Engine {
     fn take_plain(&mut self, plain: &mut Plain, records: &[PacketRecord]) -> usize {
         let Engine { classifier, samples, .. } = self;
         let (forgotten, pages) = match samples {
-            Kept::All(_) => (0, usize::MAX),
-            Kept::Sketched(sketch) => sketch.remembers(),
+            Packets::All(_) => (0, usize::MAX),
+            Packets::Sketched(sketch) => sketch.remembers(),
         };
         let (next, packets) = (classifier.next().max(forgotten), classifier.packets());
         let in_order = plain.take(records, next, packets);
@@ -197,9 +197,9 @@ impl Engine {
 
     /// Changes to constant memory if the stored packets exceed the limit.
     #[inline]
-    pub fn keep_to_room(&mut self) {
-        if let Kept::All(packets) = &self.samples
-            && packets.samples.len() > self.room
+    pub fn limit_memory(&mut self) {
+        if let Packets::All(packets) = &self.samples
+            && packets.samples.len() > self.max_packets
         {
             let whole = core::mem::replace(self, self.sketched());
             self.append_rows(whole);
@@ -224,20 +224,20 @@ impl Engine {
             }
             self.append_sketch(next);
         }
-        self.keep_to_room();
+        self.limit_memory();
     }
 
     /// Adds the rows of an analysis that has stored all packets. They are classified again because now it is
     /// known which packets preceded them.
     fn append_rows(&mut self, next: Engine) {
-        let Engine { classifier, tally, samples: Kept::All(packets), .. } = next else { return };
+        let Engine { classifier, tally, samples: Packets::All(packets), .. } = next else { return };
         let came = &self.classifier.accepted;
         match &mut self.samples {
-            Kept::All(mine) => {
+            Packets::All(mine) => {
                 self.tally.append(tally, |seq| !came.contains(seq));
                 mine.append_notes(&packets, |seq| !came.contains(seq));
             }
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 sketch.append_stretches(&packets, classifier.accepted, &tally);
                 self.tally.append(tally, |_| false);
             }
@@ -262,8 +262,8 @@ impl Engine {
     /// Adds a row that arrived at `at` and was already noted and counted by another analysis.
     fn push_again(&mut self, seq: u32, row: Row, at: Option<i64>) {
         match &mut self.samples {
-            Kept::All(packets) => packets.push(seq, row, row.count(seq, &mut self.classifier), at),
-            Kept::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, None),
+            Packets::All(packets) => packets.push(seq, row, row.count(seq, &mut self.classifier), at),
+            Packets::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, None),
         }
     }
 
@@ -272,14 +272,14 @@ impl Engine {
     /// are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
-        let Engine { classifier, tally, samples: Kept::Sketched(later), .. } = next else { return };
+        let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };
         self.tally.append(tally, |_| false);
         for (seq, row) in later.first_rows() {
             lead.push_again(seq, row, None);
             self.push_again(seq, row, None);
         }
-        let Kept::Sketched(had) = lead.samples else { return };
-        let Kept::Sketched(sketch) = &mut self.samples else { return };
+        let Packets::Sketched(had) = lead.samples else { return };
+        let Packets::Sketched(sketch) = &mut self.samples else { return };
         let had_rows = lead.classifier;
         self.classifier.received += classifier.received.saturating_sub(had_rows.received);
         self.classifier.invalid += classifier.invalid.saturating_sub(had_rows.invalid);

@@ -1,7 +1,7 @@
 //! Findings of a stream that has ended, whether all its packets are stored or not.
 
 use super::assemble::Findings;
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::options::Options;
 use super::sketch::Sketch;
@@ -43,21 +43,21 @@ impl Engine {
         make: impl FnOnce(&dyn Findings, Vec<Warning>) -> T,
     ) -> (T, Samples) {
         let mut notes = Vec::new();
-        if let Kept::Sketched(sketch) = &mut self.samples {
+        if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.end(&self.classifier.accepted);
         }
         let clock = match &self.samples {
-            Kept::All(packets) => packets.clock(test.session),
-            Kept::Sketched(_) => ClockEstimate::new(test.session, None),
+            Packets::All(packets) => packets.clock(test.session),
+            Packets::Sketched(_) => ClockEstimate::new(test.session, None),
         };
         let late = self.drop_late(&clock, test.options, &mut notes);
         match &self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 let made =
                     exact::found(&self, packets, test, clock, late, helpers, |found| make(found, notes));
                 (made, self.into_samples())
             }
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 notes.extend(test.options.wait.map(notes::wait_refused));
                 notes.push(notes::constant_memory(sketch.error()));
                 let known = self.known(test, clock, &sketch.extent);
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Returns the packets that figures show.
     fn into_samples(self) -> Samples {
-        let Kept::All(packets) = self.samples else { return Samples::default() };
+        let Packets::All(packets) = self.samples else { return Samples::default() };
         let Gathered { samples, delayless, notes, .. } = *packets;
         let queued = notes.map(|notes| notes.queued).unwrap_or_default();
         Samples { queued, delayless: delayless.iter().collect(), ..samples }
@@ -95,10 +95,10 @@ impl Engine {
     pub fn counted(&self, session: &Session) -> ArrivalCounts {
         let extent = self.extent(session);
         let (with_delay, delayless, duplicate) = match &self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 (packets.samples.len() as u64, packets.delayless.len(), packets.copies.len())
             }
-            Kept::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
+            Packets::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
         };
         let accepted = with_delay + delayless;
         ArrivalCounts {
@@ -118,7 +118,7 @@ impl Engine {
     /// Takes out the packets that arrived after the waiting time (metrics §1) and returns their number.
     /// Without trustworthy clocks the wait is refused.
     fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Vec<Warning>) -> u64 {
-        let (Some(wait), Kept::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
+        let (Some(wait), Packets::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
         let correction = match (clock.correction_ns, clock.synchronised()) {
             (Some(correction), _) => correction,
             (None, Some(_)) => 0,

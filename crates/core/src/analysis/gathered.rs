@@ -27,7 +27,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Creates an empty collection that takes notes.
+    /// Creates an empty collection that also stores notes on rows.
     pub fn noted() -> Gathered {
         Gathered { notes: Some(RowNotes::default()), ..Gathered::default() }
     }

@@ -32,7 +32,7 @@ use found::Test;
 use std::sync::Arc;
 use twoway::{BothWays, VIEWS, of_view};
 
-/// Minimum number of packets for several threads; with fewer, starting a thread takes longer than it saves.
+/// Minimum number of packets for using several threads; with fewer, starting a thread takes longer than it saves.
 const LARGE: u64 = 1 << 14;
 
 /// Number of packets that the test was to send: sequence numbers below it are valid.
@@ -41,7 +41,7 @@ fn declared(session: &Session) -> u32 {
 }
 
 /// Number of records collected before they are analysed together.
-const AT_ONCE: usize = 256;
+const CHUNK: usize = 256;
 
 /// Analyses one stream of records in arrival order.
 pub fn analyze(
@@ -51,10 +51,10 @@ pub fn analyze(
 ) -> Summary {
     let mut analyzer = Analyzer::new(session, options);
     let mut records = records.into_iter();
-    let mut some: Vec<PacketRecord> = Vec::with_capacity(AT_ONCE);
+    let mut some: Vec<PacketRecord> = Vec::with_capacity(CHUNK);
     loop {
         some.clear();
-        some.extend(records.by_ref().take(AT_ONCE));
+        some.extend(records.by_ref().take(CHUNK));
         if some.is_empty() {
             return analyzer.finish(session);
         }
@@ -102,11 +102,11 @@ pub enum NotMergeable {
     /// The tests have different traffic; the text names the difference.
     #[error("the tests do not have the same traffic: {0}")]
     Unlike(&'static str),
-    /// Together they would have more packets than one test can have.
+    /// The merged test would have more packets than one test can have.
     #[error("together the tests have more packets than a test may have (2147483647)")]
     TooLong,
-    /// Their times are too far apart for the clock's range.
-    #[error("the times of these tests are too far apart")]
+    /// The times of the tests are too far apart for the clock's range.
+    #[error("the tests are too far apart in time to be merged")]
     TooFarApart,
 }
 

@@ -11,7 +11,7 @@ use crate::time::Span;
 pub const PACKET_BYTES: u64 = 20;
 
 /// Settings of an analysis. The default gives every key of the JSON summary, except fields whose description
-/// says "where asked for".
+/// says "unless requested".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Percentiles reported in addition to the default ones.
@@ -42,7 +42,7 @@ pub struct Options {
     /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
     /// default suffices for ten million packets. A larger test is analysed further in constant memory.
     pub memory: u64,
-    /// Use constant memory from the first packet on: percentiles from log-linear histograms, no second pass.
+    /// Use constant memory from the start: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,

@@ -7,17 +7,17 @@ use crate::record::PacketRecord;
 use std::ops::Range;
 
 /// Maximum number of packets processed together.
-const MOST: usize = 256;
+const MAX_PACKETS: usize = 256;
 /// Minimum number of packets in order; fewer are not worth the overhead.
-const FEWEST: usize = 4;
+const MIN_PACKETS: usize = 4;
 /// Maximum number of packets out of order processed together; after them, packets may be in order again.
-const MIXED: usize = 32;
+const MAX_UNORDERED: usize = 32;
 
 /// Clean packets in arrival order, all of them new.
 pub(super) struct Plain {
-    seq: [u32; MOST],
-    sent: [i64; MOST],
-    delay: [i64; MOST],
+    seq: [u32; MAX_PACKETS],
+    sent: [i64; MAX_PACKETS],
+    delay: [i64; MAX_PACKETS],
     len: usize,
     /// True if their numbers ascend.
     ascend: bool,
@@ -31,9 +31,9 @@ impl Plain {
     /// Creates an empty set of columns.
     pub fn new() -> Plain {
         Plain {
-            seq: [0; MOST],
-            sent: [0; MOST],
-            delay: [0; MOST],
+            seq: [0; MAX_PACKETS],
+            sent: [0; MAX_PACKETS],
+            delay: [0; MAX_PACKETS],
             len: 0,
             ascend: true,
             alike: true,
@@ -47,7 +47,7 @@ impl Plain {
         let (mut least, end) = (i64::try_from(next).unwrap_or(i64::MAX), i64::from(packets));
         self.len = 0;
         // On a path with constant reordering, nearly all calls return here.
-        let Some(begin @ [first, ..]) = records.first_chunk::<FEWEST>() else { return 0 };
+        let Some(begin @ [first, ..]) = records.first_chunk::<MIN_PACKETS>() else { return 0 };
         if first.seq < least || !begin.is_sorted_by(|a, b| a.seq < b.seq) {
             return 0;
         }
@@ -57,7 +57,7 @@ impl Plain {
             least = seq + 1;
             follows
         });
-        if self.len < FEWEST {
+        if self.len < MIN_PACKETS {
             self.len = 0;
         }
         self.len
@@ -71,7 +71,7 @@ impl Plain {
         packets: u32,
         mut new: impl FnMut(u32) -> bool,
     ) -> usize {
-        let records = &records[..records.len().min(MIXED)];
+        let records = &records[..records.len().min(MAX_UNORDERED)];
         self.ascend = false;
         self.take_while(records, |seq| u32::try_from(seq).is_ok_and(|seq| seq < packets && new(seq)));
         self.len

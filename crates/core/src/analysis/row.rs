@@ -20,7 +20,7 @@ pub(super) enum Counts {
     First,
     /// Counted as a further copy.
     Copy,
-    /// Not counted: it is damaged, and no valid row of its packet preceded it.
+    /// The row is not counted because it is damaged and no valid row of its packet preceded it.
     Nothing,
 }
 

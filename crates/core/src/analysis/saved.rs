@@ -1,7 +1,7 @@
 //! An [`Analyzer`] in its stored form: [`Saved`].
 
 use super::check::{Impossible, MOST_ROWS, require};
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::sketch::Sketch;
 use super::tally::Tally;
@@ -18,7 +18,7 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-const UNLIKE: &str = "the test is two-way and its analysis one-way, or the reverse";
+const MISMATCH: &str = "the test is two-way and its analysis one-way, or the reverse";
 const COUNTS: &str = "inconsistent counts";
 
 /// The state of an analysis, as it is stored.
@@ -104,7 +104,7 @@ impl Analyzer {
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]
             }
-            _ => return Err(Impossible(UNLIKE)),
+            _ => return Err(Impossible(MISMATCH)),
         };
         analyzer.views.iter_mut().zip(views).try_for_each(|(view, saved)| view.restore(saved))?;
         Ok(analyzer)
@@ -114,7 +114,7 @@ impl Analyzer {
 impl Engine {
     fn saved(&self) -> SavedView<'_> {
         match &self.samples {
-            Kept::All(packets) => SavedView::Packets(Box::new(SavedPackets {
+            Packets::All(packets) => SavedView::Packets(Box::new(SavedPackets {
                 received: self.classifier.received,
                 invalid: self.classifier.invalid,
                 accepted: Cow::Borrowed(&packets.samples),
@@ -124,7 +124,7 @@ impl Engine {
                 tally: Cow::Borrowed(&self.tally),
                 notes: packets.notes.as_ref().map_or_else(Cow::default, Cow::Borrowed),
             })),
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 SavedView::Streaming(Box::new(sketch.stored(self.classifier.clone(), self.tally.clone())))
             }
         }
@@ -136,7 +136,7 @@ impl Engine {
             SavedView::Packets(saved) => self.restore_packets(*saved)?,
             SavedView::Streaming(saved) => self.restore_sketch(*saved)?,
         }
-        self.keep_to_room();
+        self.limit_memory();
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Engine {
         };
         require(read.received <= MOST_ROWS, COUNTS)?;
         let packets = self.classifier.packets();
-        let Kept::Sketched(sketch) = &mut begun.samples else { return Err(Impossible(UNLIKE)) };
+        let Packets::Sketched(sketch) = &mut begun.samples else { return Err(Impossible(MISMATCH)) };
         sketch.restore(saved, &read, packets)?;
         begun.tally = self.tally.restore(tally, read.received).ok_or(Impossible(COUNTS))?;
         read.set_packets(packets);
@@ -191,7 +191,7 @@ impl Engine {
         self.tally = self.tally.restore(tally.into_owned(), received).ok_or(Impossible(COUNTS))?;
         (classifier.received, classifier.invalid) = (received, invalid);
         self.classifier = classifier;
-        self.samples = Kept::All(Box::new(Gathered {
+        self.samples = Packets::All(Box::new(Gathered {
             samples,
             delayless: delayless.into_owned(),
             copies: copies.into_owned(),

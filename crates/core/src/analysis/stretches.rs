@@ -30,7 +30,7 @@ const LENGTH: u32 = 65_536;
 
 /// This fraction of a stretch, enough to show a level, is repeated at the start of the next one, and
 /// surrounds an event in progress.
-const AGAIN: u32 = 16;
+const OVERLAP: u32 = 16;
 
 /// State of the verdict in constant memory: about 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ impl Stretches {
     }
 
     /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has been judged
-    /// already, because that judgement lacks the rows before it.
+    /// already, because that verdict lacks the rows before it.
     #[must_use]
     pub fn append(&mut self, next: Stretches) -> bool {
         next.closed.stretches == 0 && self.append_rows(next.open, next.origin)
@@ -174,13 +174,13 @@ impl Stretches {
 
     /// Adds the first copy of packet `seq`; `packet` is `None` if its delay is unknown.
     pub fn push(&mut self, seq: u32, packet: Option<AcceptedPacket>, record: &PacketRecord) {
-        while self.seam.place(seq).is_some_and(|n| n >= self.length + self.slack()) {
+        while self.seam.position(seq).is_some_and(|n| n >= self.length + self.slack()) {
             self.close();
         }
         if self.origin.is_none() {
             self.origin = packet.map(|packet| self.before(seq, packet.sent));
         }
-        let Some(seq) = self.seam.place(seq) else { return };
+        let Some(seq) = self.seam.position(seq) else { return };
         let Rows { samples, delayless, notes, arrived, came, .. } = &mut self.open;
         arrived[record.source(Moment::Arrived) as usize] += 1;
         came.insert(seq);
@@ -197,9 +197,9 @@ impl Stretches {
 
     /// Adds clean packets, all of them new, and their rows.
     pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
-        let places = packets.ends().and_then(|[a, b]| self.seam.place(a).zip(self.seam.place(b)));
+        let positions = packets.ends().and_then(|[a, b]| self.seam.position(a).zip(self.seam.position(b)));
         let within = |last: u32| last < self.length + self.slack() && packets.alike;
-        let ends = packets.ends().zip(places.filter(|(_, last)| within(*last)));
+        let ends = packets.ends().zip(positions.filter(|(_, last)| within(*last)));
         // One offset fits all, unless the numbering changes between them.
         let shift = ends.and_then(|([a, b], (first, last))| {
             let by = first.wrapping_sub(a);
@@ -224,7 +224,7 @@ impl Stretches {
 
     /// Adds a further copy of packet `seq`.
     pub fn push_copy(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = self.seam.place(seq).filter(|seq| self.open.came.contains(*seq)) else {
+        let Some(seq) = self.seam.position(seq).filter(|seq| self.open.came.contains(*seq)) else {
             return;
         };
         self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
@@ -235,7 +235,7 @@ impl Stretches {
 
     /// Adds a damaged row of packet `seq` that is not a further copy.
     pub fn push_damaged(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = self.seam.place(seq) else { return };
+        let Some(seq) = self.seam.position(seq) else { return };
         if seq < self.length + self.slack() && self.open.damaged.len() < 4 * u64::from(self.length) {
             self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
             self.open.damaged.push(seq, record.arrived().map(|t| t.0));
@@ -244,7 +244,7 @@ impl Stretches {
 
     /// Judges the open stretch, which is complete, and begins the next one.
     fn close(&mut self) {
-        let (length, again) = (self.length, self.length / AGAIN);
+        let (length, again) = (self.length, self.length / OVERLAP);
         let rest = self.open.split(length);
         let mut rows = std::mem::replace(&mut self.open, rest);
         let mut lasting = Vec::new();
@@ -337,7 +337,7 @@ impl Stretches {
         let numbers = read.length == self.length;
         require(numbers, "stretches of another length")?;
         let StretchSeam { again, first, from, left_out } = read.seam;
-        let shown = again <= read.length / AGAIN * 2 && again <= first && from <= first && left_out >= 0;
+        let shown = again <= read.length / OVERLAP * 2 && again <= first && from <= first && left_out >= 0;
         require(shown && (again > 0 || first == 0), "an impossible range of repeated packets")?;
         read.open.check(self.length + self.slack())?;
         require(read.closed.is_possible(rows), "impossible causes")?;

@@ -1,7 +1,7 @@
 //! Two-way tests: each packet is viewed as a round trip, as a packet up and as a packet down, and each view
 //! is analysed as a stream.
 
-use super::assemble::{self, OnThatWay};
+use super::assemble::{self, DirectionFacts};
 use super::engine::Engine;
 use super::found::Test;
 use super::{Options, Samples};
@@ -77,7 +77,7 @@ impl BothWays {
     /// Adds the next records, in arrival order, to every view.
     pub fn push_all(&mut self, views: &mut [Engine], records: &[PacketRecord]) {
         for record in records {
-            self.beside(record);
+            self.update_common(record);
             if self.far_clock {
                 self.probe(record);
             }
@@ -108,7 +108,7 @@ impl BothWays {
     }
 
     /// Updates the state that belongs to no view.
-    fn beside(&mut self, record: &PacketRecord) {
+    fn update_common(&mut self, record: &PacketRecord) {
         if let Some(at) = record.time(Moment::Returned) {
             self.returned.push(at);
         }
@@ -147,11 +147,11 @@ impl BothWays {
                 (a, b) => a.or(b),
             };
         }
-        self.append_beside(next.returned, next.processing, next.processing_sum);
+        self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
     /// Adds the same state of the rows that follow.
-    pub(super) fn append_beside(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
+    pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
         self.processing = match (self.processing, processing) {
@@ -178,7 +178,7 @@ impl BothWays {
         round_trip.tally.rx_time_regressions = self.returned.back;
         up.tally.rx_time_regressions = 0;
         let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
-        let of_ways = Options { comparable: None, ..options.clone() };
+        let direction_options = Options { comparable: None, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = fastest.iter().flatten().copied().collect();
@@ -190,24 +190,24 @@ impl BothWays {
             let known = found.stream().known;
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
-            let ways = Ways {
+            let analysis = DirectionAnalysis {
                 facts: &facts,
                 session: &seen,
-                options: &of_ways,
+                options: &direction_options,
                 far_clock,
-                clock_ran_through: step.is_none(),
+                clock_was_steady: step.is_none(),
                 round_trips: known.counted,
                 period: known.periods.mean(),
             };
             let ((up, up_answer), (down, down_answer)) =
-                (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
+                (analysis.of(up, RecordView::Up).unzip(), analysis.of(down, RecordView::Down).unzip());
             let figures = TwoWayFigures {
                 sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
                 timeout_ns: facts.timeout.map(|t| t.0),
                 up,
                 down,
-                directions: ways.known(),
+                directions: analysis.known(),
                 processing,
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
@@ -295,19 +295,19 @@ fn far_clock_step(step: Span) -> Warning {
 }
 
 /// Facts about the two directions in addition to the packets that returned.
-struct Ways<'a> {
+struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
     /// The session, with the fastest exchanges as clock probes.
     session: &'a Session,
     options: &'a Options,
     far_clock: bool,
-    clock_ran_through: bool,
+    clock_was_steady: bool,
     round_trips: ArrivalCounts,
     /// Time between requests, in ns.
     period: Option<f64>,
 }
 
-impl Ways<'_> {
+impl DirectionAnalysis<'_> {
     /// Returns the counts of the far host; `None` if it does not count packets.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
@@ -321,14 +321,14 @@ impl Ways<'_> {
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let test = Test { session: &session, options: self.options, kind: DelayKind::Way };
-        let (way, _) = engine.found(test, None, |found, _| {
+        let test = Test { session: &session, options: self.options, kind: DelayKind::Direction };
+        let (direction, _) = engine.found(test, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
                 (None, _) => {
                     let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
-                    (None, None, None, samples.map(|samples| overtaken(samples, view)))
+                    (None, None, None, samples.map(|samples| count_reordered(samples, view)))
                 }
                 (Some(d), RecordView::Down) => {
                     let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
@@ -339,24 +339,24 @@ impl Ways<'_> {
                     (Some(known), Some(d.up_lost), Some(d.up_duplicates), Some(d.up_reordered))
                 }
             };
-            let on = OnThatWay {
+            let known_facts = DirectionFacts {
                 sent,
                 lost,
                 duplicates,
                 reordered,
                 has_all_losses: all_lost == 0 || lost == Some(all_lost),
-                clock_ran_through: self.clock_ran_through,
+                clock_was_steady: self.clock_was_steady,
                 far_clock: self.far_clock,
             };
-            let way = assemble::way(found, &on, |whole| {
+            let direction = assemble::direction(found, &known_facts, |whole| {
                 if known.is_none() {
                     return (whole, None);
                 }
                 losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
             });
-            (way, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
+            (direction, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
         });
-        Some(way)
+        Some(direction)
     }
 }
 
@@ -400,19 +400,19 @@ fn losses_of(
         RecordView::Down => (LossSide::Down, LossSide::Up),
         _ => (LossSide::Up, LossSide::Down),
     };
-    // Requests lost on the way up were never sent on the way down.
-    let skipped = |way: LossSide| way == LossSide::Either || way == other && view == RecordView::Down;
+    // Requests lost upstream have no answers that could be lost downstream.
+    let skipped = |side: LossSide| side == LossSide::Either || side == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
     let kept: Vec<SeqRun> = runs
         .iter()
         .filter_map(|run| {
             let length = u64::from(run.length);
             let start = u64::from(run.first) - out;
-            if skipped(run.way) {
+            if skipped(run.side) {
                 out += length;
-                undetermined += if run.way == LossSide::Either { length } else { 0 };
+                undetermined += if run.side == LossSide::Either { length } else { 0 };
             }
-            (run.way == mine).then_some(SeqRun { start, len: length })
+            (run.side == mine).then_some(SeqRun { start, len: length })
         })
         .collect();
     let n = session.packets().saturating_sub(out);
@@ -433,7 +433,7 @@ fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
 
 /// Returns the number of packets reordered in one direction according to its own times (RFC 4737): up, those
 /// that arrived after a later packet; down, those that were answered before one that returned earlier.
-fn overtaken(samples: &Samples, view: RecordView) -> u64 {
+fn count_reordered(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
         RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
         _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
@@ -441,9 +441,9 @@ fn overtaken(samples: &Samples, view: RecordView) -> u64 {
     packets.sort_unstable();
     let mut highest = i64::MIN;
     let mut late = 0;
-    for (_, place) in packets {
-        late += u64::from(place < highest);
-        highest = highest.max(place);
+    for (_, rank) in packets {
+        late += u64::from(rank < highest);
+        highest = highest.max(rank);
     }
     late
 }
@@ -452,8 +452,8 @@ fn overtaken(samples: &Samples, view: RecordView) -> u64 {
 mod tests {
     use super::*;
 
-    fn run(first: u32, length: u32, way: LossSide) -> LossRun {
-        LossRun { first, length, way }
+    fn run(first: u32, length: u32, side: LossSide) -> LossRun {
+        LossRun { first, length, side }
     }
 
     #[test]

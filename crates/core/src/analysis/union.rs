@@ -4,7 +4,7 @@
 //! after the last packet of the test before. Delays stay as measured, except for clock corrections: if the
 //! clock offset is known in both tests, the later test is shifted to the offset of the earlier one.
 
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::twoway::{BothWays, Returned, STRETCHES};
 use super::{Analyzer, NotMergeable};
@@ -71,7 +71,7 @@ impl Analyzer {
     }
 }
 
-/// Tells for each view (round trip, up, down) whether its first and its second time are read from the far
+/// For each view (round trip, up, down): true if its first and its second time are read from the far
 /// host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
@@ -106,7 +106,7 @@ impl Engine {
 
     /// Returns the analysis with shifted numbers and times; `None` if they overflow.
     fn shifted(self, shift: Shift) -> Option<Engine> {
-        let Kept::All(packets) = self.samples else { return None };
+        let Packets::All(packets) = self.samples else { return None };
         let Gathered { samples, delayless, copies, damaged, notes } = *packets;
         let mut moved = Samples::default();
         let mut came = Classifier::new(shift.packets);
@@ -164,7 +164,7 @@ impl BothWays {
         let BothWays { returned, processing, processing_sum, .. } = *next;
         let returned = Returned { first: at(returned.first), last: at(returned.last), ..returned };
         self.packets = packets;
-        self.append_beside(returned, processing, processing_sum);
+        self.append_common(returned, processing, processing_sum);
     }
 }
 
@@ -180,8 +180,8 @@ fn spread(
     for (probes, from, width) in [(&first[..], 0.0, share), (second, share, 1.0 - share)] {
         for (k, probe) in probes.iter().enumerate() {
             let Some(probe) = probe else { continue };
-            let place = from + width * (k as f64 + 0.5) / STRETCHES as f64;
-            let slot: &mut Option<ClockProbe> = &mut all[(place * STRETCHES as f64) as usize % STRETCHES];
+            let position = from + width * (k as f64 + 0.5) / STRETCHES as f64;
+            let slot: &mut Option<ClockProbe> = &mut all[(position * STRETCHES as f64) as usize % STRETCHES];
             if slot.is_none_or(|p| probe.rtt() < p.rtt()) {
                 *slot = Some(*probe);
             }

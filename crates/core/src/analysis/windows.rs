@@ -16,7 +16,7 @@ use crate::time::Span;
 use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of windows with a summary each; a summary takes some kilobytes.
-const MOST: usize = 10_000;
+const MAX_SUMMARIES: usize = 10_000;
 
 /// The packets of one window, numbered from its first packet.
 #[derive(Default)]
@@ -57,7 +57,7 @@ pub(super) fn analysed(
 ) -> Vec<Interval> {
     let Some(gathered) = engine.gathered() else { return windows };
     let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
-    if windows.len() > MOST {
+    if windows.len() > MAX_SUMMARIES {
         windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
         return windows;
     }
@@ -111,13 +111,13 @@ fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Wind
     let mut parts: Vec<Window> = windows.iter().map(|_| Window::default()).collect();
     // The last window that begins at or before the packet. A window without packets begins where the next one
     // does.
-    let place = |seq: u32| {
+    let window_of = |seq: u32| {
         let k = windows.partition_point(|w| w.first_seq <= u64::from(seq)).checked_sub(1)?;
         Some((k, (u64::from(seq) - windows[k].first_seq) as u32))
     };
     let (Samples { seq, sent, delay, .. }, mut at) = (&gathered.samples, 0);
     while let Some(first) = seq.get(at) {
-        let Some((k, _)) = place(*first) else {
+        let Some((k, _)) = window_of(*first) else {
             at += 1;
             continue;
         };
@@ -130,17 +130,17 @@ fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Wind
         at = these.end;
     }
     for seq in gathered.delayless.iter() {
-        if let Some((k, seq)) = place(seq) {
+        if let Some((k, seq)) = window_of(seq) {
             parts[k].packets.delayless.insert(seq);
         }
     }
     for (seq, arrived) in gathered.copies.iter() {
-        if let Some((k, seq)) = place(seq) {
+        if let Some((k, seq)) = window_of(seq) {
             parts[k].packets.copies.push(seq, arrived);
         }
     }
     for seq in &engine.tally.waited {
-        if let Some((k, seq)) = place(*seq) {
+        if let Some((k, seq)) = window_of(*seq) {
             parts[k].waited.push(seq);
         }
     }

@@ -28,7 +28,7 @@ pub struct Answer {
     pub buffer_ns: Option<i64>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
-    /// Suitability for each use, by the name of its profile.
+    /// Suitability for each profile, by name.
     pub profiles: BTreeMap<String, Suitability>,
 }
 

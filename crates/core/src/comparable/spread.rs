@@ -109,19 +109,19 @@ impl ResampledSpread {
 }
 
 /// Returns the probability that belongs to stored value `j`.
-fn place(j: usize) -> f64 {
+fn probability(j: usize) -> f64 {
     (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }
 
 /// Returns equally likely values of Student's t for the number of batches.
 fn deviates() -> &'static [f64; VALUES_PER_STATISTIC] {
     static DEVIATES: OnceLock<[f64; VALUES_PER_STATISTIC]> = OnceLock::new();
-    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
+    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(probability(j), BATCHES as u64 - 1)))
 }
 
 fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     values.sort_by(f64::total_cmp);
-    let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
+    let at = |j: usize| values.get((probability(j) * values.len() as f64) as usize).copied();
     (0..VALUES_PER_STATISTIC).map(at).collect()
 }
 

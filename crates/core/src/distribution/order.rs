@@ -107,10 +107,10 @@ fn select_by_parts<const PARTS: usize>(
     let part = |x: i64| (above(x) >> shift) as usize % PARTS;
     let mut counts = [0u32; PARTS];
     values.clone().for_each(|x| counts[part(x)] += 1);
-    // Parts that contain a rank, with their ranks. `place` maps a part to its 1-based index in this list, 0
+    // Parts that contain a rank, with their ranks. `position` maps a part to its 1-based index in this list, 0
     // if it is not in it.
     let mut parts: Vec<(usize, usize, &[usize])> = Vec::new();
-    let mut place = [0u8; PARTS];
+    let mut position = [0u8; PARTS];
     let (mut below, mut rest) = (before, ranks);
     for (k, count) in counts.iter().enumerate() {
         let end = below + *count as usize;
@@ -118,7 +118,7 @@ fn select_by_parts<const PARTS: usize>(
         if *first < end && parts.len() < usize::from(u8::MAX) {
             let inside = rest.partition_point(|rank| *rank < end);
             parts.push((k, below, &rest[..inside]));
-            place[k] = parts.len() as u8;
+            position[k] = parts.len() as u8;
             rest = &rest[inside..];
         }
         below = end;
@@ -134,9 +134,9 @@ fn select_by_parts<const PARTS: usize>(
     let mut held: Vec<Vec<i64>> =
         parts.iter().map(|(k, ..)| Vec::with_capacity(counts[*k] as usize)).collect();
     values.for_each(|x| {
-        let place = place[part(x)];
-        if place > 0 {
-            held[usize::from(place) - 1].push(x);
+        let position = position[part(x)];
+        if position > 0 {
+            held[usize::from(position) - 1].push(x);
         }
     });
     for ((k, below, ranks), held) in parts.into_iter().zip(held) {
@@ -148,8 +148,8 @@ fn select_by_parts<const PARTS: usize>(
 /// Like [`select`], for a few `values` in memory; reorders them.
 fn pick(values: &mut [i64], ranks: &[usize], before: usize, found: &mut Vec<(usize, i64)>) {
     let (lower, [rank, higher @ ..]) = ranks.split_at(ranks.len() / 2) else { return };
-    let Some(place) = rank.checked_sub(before).filter(|place| *place < values.len()) else { return };
-    let (below, value, above) = values.select_nth_unstable(place);
+    let Some(position) = rank.checked_sub(before).filter(|position| *position < values.len()) else { return };
+    let (below, value, above) = values.select_nth_unstable(position);
     let value = *value;
     pick(below, lower, before, found);
     found.push((*rank, value));

@@ -220,18 +220,18 @@ fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     }
 }
 
-/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `PLACES` values, a power
+/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power
 /// of two; passes in which all digits are equal are skipped.
-fn sort_by_digits<const PLACES: usize>(values: &mut Vec<u32>, wide: u32) {
+fn sort_by_digits<const DIGITS: usize>(values: &mut Vec<u32>, wide: u32) {
     // Passes of equal width need the fewest counters.
-    let passes = wide.div_ceil(PLACES.ilog2());
+    let passes = wide.div_ceil(DIGITS.ilog2());
     let bits = wide.div_ceil(passes.max(1));
     let mask = (1 << bits) - 1;
     let mut from = core::mem::take(values);
     let mut to = vec![0; from.len()];
     for pass in 0..passes {
-        let digit = |x: u32| (x >> (bits * pass)) as usize & mask & (PLACES - 1);
-        let mut counts = [0u32; PLACES];
+        let digit = |x: u32| (x >> (bits * pass)) as usize & mask & (DIGITS - 1);
+        let mut counts = [0u32; DIGITS];
         from.iter().for_each(|x| counts[digit(*x)] += 1);
         if counts.contains(&(from.len() as u32)) {
             continue;
@@ -282,8 +282,8 @@ fn narrowest<T: Copy + Ord + Sub<Output = T>>(low: &[T], high: &[T]) -> usize {
         let here = low.iter().zip(high).map(width).fold(least, T::min);
         if here < least {
             least = here;
-            let place = low.iter().zip(high).position(|pair| width(pair) == here);
-            best = chunk * CHUNK + place.unwrap_or(0);
+            let position = low.iter().zip(high).position(|pair| width(pair) == here);
+            best = chunk * CHUNK + position.unwrap_or(0);
         }
     }
     best

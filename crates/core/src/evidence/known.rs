@@ -29,7 +29,7 @@ impl KnownPackets {
     /// longest run of losses below a number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
-            KnownPackets::but_for_the_unrecorded(session, highest, longest);
+            KnownPackets::ignoring_unrecorded(session, highest, longest);
         let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
         KnownPackets {
             sent: end.saturating_sub(unrecorded),
@@ -40,7 +40,7 @@ impl KnownPackets {
         }
     }
 
-    fn but_for_the_unrecorded(
+    fn ignoring_unrecorded(
         session: &Session,
         highest: Option<u32>,
         longest: impl FnOnce(u64) -> u64,

@@ -29,7 +29,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Input of a judgement: the measurements of one stream.
+/// Input of a verdict: the measurements of one stream.
 pub struct Evidence<'a> {
     /// The session of the test.
     pub session: &'a Session,
@@ -105,14 +105,14 @@ pub trait Judge: fmt::Debug + Send + Sync {
     ) -> Vec<u32>;
 
     /// Judges a stream that was analysed in stretches; `None` if facts about the whole stream contradict the
-    /// judgements of its stretches.
+    /// verdicts on its stretches.
     fn judge_stretches(&self, findings: StretchFindings, whole: &WholeStream<'_>) -> Option<Judgement>;
 
     /// Completes a summary that has its figures: adds answer, verdicts and warnings.
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>);
 }
 
-/// A judgement without its final texts.
+/// A verdict without its final texts.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// The answer without its headline.
@@ -133,7 +133,7 @@ pub struct Conclusion<'a> {
     pub session: &'a Session,
     /// True if the delays are round trips.
     pub round_trips: bool,
-    /// The judgement of the stream; `None` if there is none.
+    /// The verdict on the stream; `None` if there is none.
     pub judgement: Option<Judgement>,
     /// The two directions of a two-way test; `None` for other tests.
     pub both_ways: Option<TwoWayEvidence<'a>>,

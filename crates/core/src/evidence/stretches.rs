@@ -40,32 +40,32 @@ pub struct StretchSeam {
 impl StretchSeam {
     /// Returns the position in the stretch of packet `seq` of the stream; `None` if it belongs to an earlier
     /// stretch.
-    pub fn place(&self, seq: u32) -> Option<u32> {
+    pub fn position(&self, seq: u32) -> Option<u32> {
         Some(seq.checked_sub(self.first)?.saturating_add(self.again))
     }
 
-    /// Returns the number in the stream of the packet at `place` of the stretch.
-    pub fn number(&self, place: u32) -> u32 {
-        match place.checked_sub(self.again) {
+    /// Returns the number in the stream of the packet at `position` of the stretch.
+    pub fn number(&self, position: u32) -> u32 {
+        match position.checked_sub(self.again) {
             Some(after) => self.first.saturating_add(after),
-            None => self.from.saturating_add(place),
+            None => self.from.saturating_add(position),
         }
     }
 
     /// Like [`StretchSeam::number`], for 64-bit positions.
-    pub fn number_of(&self, place: u64) -> u64 {
-        match place.checked_sub(self.again.into()) {
+    pub fn number_of(&self, position: u64) -> u64 {
+        match position.checked_sub(self.again.into()) {
             Some(after) => after.saturating_add(self.first.into()),
-            None => place.saturating_add(self.from.into()),
+            None => position.saturating_add(self.from.into()),
         }
     }
 
-    /// Restricts the range `places` to one side of the gap after the repeated packets, if there is a gap.
-    pub fn within(&self, places: Range<u32>) -> Range<u32> {
+    /// Restricts the range `positions` to one side of the gap after the repeated packets, if there is a gap.
+    pub fn within(&self, positions: Range<u32>) -> Range<u32> {
         match self.again {
-            _ if self.left_out == 0 => places,
-            again if places.start + places.end < 2 * again => places.start..places.end.min(again),
-            again => places.start.max(again)..places.end,
+            _ if self.left_out == 0 => positions,
+            again if positions.start + positions.end < 2 * again => positions.start..positions.end.min(again),
+            again => positions.start.max(again)..positions.end,
         }
     }
 }

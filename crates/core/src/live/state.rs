@@ -38,7 +38,7 @@ pub struct LiveState {
     pub begun: Option<SteadyTime>,
     /// Time at which their end was noticed; `None` before.
     pub ended: Option<SteadyTime>,
-    /// Judge of the packets received so far; `None` = no judgement.
+    /// Judge of the packets received so far; `None` = no verdict.
     judge: Option<SharedJudge>,
 }
 

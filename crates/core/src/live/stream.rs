@@ -23,7 +23,7 @@ pub type Function = Vec<(f64, f64)>;
 pub struct StreamState {
     /// Session of its test, as far as known.
     pub session: Session,
-    /// Judge of the packets received so far; `None` = no judgement.
+    /// Judge of the packets received so far; `None` = no verdict.
     pub(super) judge: Option<SharedJudge>,
     /// Progress of the stream.
     pub progress: StreamProgress,
@@ -181,21 +181,21 @@ impl StreamState {
     /// longer.
     pub fn cdf(&self) -> Function {
         let shift = self.shift();
-        let place = |x: i64| x.saturating_sub(shift) as f64;
+        let shifted = |x: i64| x.saturating_sub(shift) as f64;
         if self.known() == FigureSource::Here {
             let delays = self.so_far.delays();
             let (all, mut so_far) = (delays.len().max(1) as f64, 0);
             let quantiles = delays.quantiles();
             let steps = quantiles.values().map(|(x, n)| {
                 so_far += n;
-                (place(x), so_far as f64 / all)
+                (shifted(x), so_far as f64 / all)
             });
             return steps.collect();
         }
         let Some(delays) = self.figures().and_then(|figures| figures.delays) else { return Vec::new() };
         let shares = PERCENTAGES.iter().map(|p| f64::from(p.0) / 100_000.0);
         let shares = [0.0].into_iter().chain(shares).chain([1.0]);
-        delays.into_iter().map(place).zip(shares).collect()
+        delays.into_iter().map(shifted).zip(shares).collect()
     }
 
     /// Returns how long nothing has been received, in seconds, if that is unusually long and the stream is

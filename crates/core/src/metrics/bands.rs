@@ -32,8 +32,8 @@ const MAX_FREQUENCIES: f64 = 200_000.0;
 
 /// Finds the spacing between `shortest` and `longest` at which `values` cluster most: the local maximum of
 /// the characteristic function with the lowest frequency and at least 0.7 of the global maximum (so that
-/// harmonics do not win), refined. Report it only if it is [significant](Bands::significant). `None` if there
-/// is no maximum inside the range. `shortest` should exceed four times the resolution of the clocks.
+/// harmonics do not win), refined. Report it only if it is [significant](Bands::significant). `None` if
+/// the range contains no maximum. `shortest` should exceed four times the resolution of the clocks.
 pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     let values: Vec<f64> = values
         .iter()

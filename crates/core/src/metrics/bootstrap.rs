@@ -67,7 +67,7 @@ pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Ve
     for _ in 0..resamples {
         drawn.clear();
         for run in runs {
-            let run = if runs.len() == 1 { run } else { runs[place(&mut rng, runs.len())] };
+            let run = if runs.len() == 1 { run } else { runs[random_index(&mut rng, runs.len())] };
             draw(run, block, &mut rng, &mut drawn);
         }
         let Some(figures) = figures(&mut drawn) else { return found };
@@ -95,10 +95,10 @@ fn figures(values: &mut [i64]) -> Option<[f64; 3]> {
     Some([sum as f64 / n as f64, median, high])
 }
 
-/// Returns a uniformly distributed index below `places` by multiply-shift, with a bias of less than
-/// 2⁻⁶⁴·places.
-fn place(rng: &mut ChaCha8Rng, places: usize) -> usize {
-    ((u128::from(rng.next_u64()) * places as u128) >> 64) as usize
+/// Returns a uniformly distributed index below `n` by multiply-shift, with a bias of less than
+/// 2⁻⁶⁴·n.
+fn random_index(rng: &mut ChaCha8Rng, n: usize) -> usize {
+    ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
 /// Appends blocks from random positions of `values`, in total as many values as it has.
@@ -106,7 +106,7 @@ fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>
     let block = block.min(values.len());
     let end = drawn.len() + values.len();
     while drawn.len() < end {
-        let from = place(rng, values.len() - block + 1);
+        let from = random_index(rng, values.len() - block + 1);
         drawn.extend_from_slice(&values[from..from + block]);
     }
     drawn.truncate(end);
@@ -211,7 +211,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let mut twice = rng.clone();
         draw(&values, 7, &mut rng, &mut Vec::new());
-        (0..2).for_each(|_| _ = place(&mut twice, 8));
+        (0..2).for_each(|_| _ = random_index(&mut twice, 8));
         assert_eq!(rng.next_u64(), twice.next_u64());
     }
 
@@ -281,7 +281,7 @@ mod tests {
     fn places_are_equally_likely() {
         let mut rng = ChaCha8Rng::seed_from_u64(9);
         let mut met = [0; 5];
-        (0..10_000).for_each(|_| met[place(&mut rng, 5)] += 1);
+        (0..10_000).for_each(|_| met[random_index(&mut rng, 5)] += 1);
         assert!(met.iter().all(|n| (1850..2150).contains(n)), "{met:?}");
     }
 

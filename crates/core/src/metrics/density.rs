@@ -81,8 +81,8 @@ impl SortedQueue {
     fn push(&mut self, number: u32) {
         match self.0.back() {
             Some(largest) if *largest > number => {
-                let place = self.0.partition_point(|n| *n < number);
-                self.0.insert(place, number);
+                let at = self.0.partition_point(|n| *n < number);
+                self.0.insert(at, number);
             }
             _ => self.0.push_back(number),
         }
@@ -412,7 +412,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_bounded_density_is_the_complete_one_within_its_threshold() {
-        // One packet is overtaken by this number of packets.
+        // One packet arrives after this number of later ones.
         let of = |overtaken: u32| {
             let arrivals: Vec<u32> = (1..=overtaken).chain([0]).chain(overtaken + 1..400).collect();
             let complete = complete(&arrivals);
@@ -438,7 +438,7 @@ pub(super) mod tests {
         );
     }
 
-    /// 400 numbers in order, except for swapped pairs and some packets overtaken by three or four.
+    /// 400 numbers in order, except for swapped pairs and some packets that arrive after three or four later ones.
     pub fn disturbed() -> Vec<u32> {
         let mut arrivals: Vec<u32> = (0..400).collect();
         for (from, to) in
@@ -555,7 +555,7 @@ pub(super) mod tests {
 
     #[test]
     fn far_too_late_and_far_too_early_are_not_counted() {
-        // 0 is overtaken by 200 packets, and 600 arrives 399 positions early.
+        // 0 arrives after 200 later packets, and 600 arrives 399 positions early.
         let arrivals: Vec<u32> = (1..=200).chain([0, 600]).chain(201..600).chain(601..700).collect();
         let complete = complete(&arrivals);
         assert_eq!((complete.get(&-399), complete.get(&200)), (Some(&1), Some(&1)));

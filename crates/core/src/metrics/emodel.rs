@@ -23,7 +23,7 @@ impl DelayModel {
         }
     }
 
-    /// Returns the rating without any impairment.
+    /// Returns the rating before impairments by delay and codec.
     pub fn base(self) -> f64 {
         if self == DelayModel::Full { 93.36 } else { 93.2 }
     }

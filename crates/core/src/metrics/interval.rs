@@ -36,7 +36,7 @@ pub fn windows(
     let first_seq = |w: u64| bounds.get(w as usize).copied().unwrap_or(end);
     let length = length as u128;
     let copies = copies.by_number();
-    let reordered = overtaken(series);
+    let reordered = reordered_numbers(series);
     let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
     let mut losses = lost.peekable();
     let (mut arrived, mut next) = (came.runs(), None);
@@ -60,7 +60,7 @@ pub fn windows(
             let low = copies.partition_point(|c| u64::from(c.0) < from);
             let duplicate = copies[low..].iter().take_while(|c| within(c.0)).map(|c| c.1).sum();
             let low = reordered.partition_point(|s| u64::from(*s) < from);
-            let overtaken = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
+            let late = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
             let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
             let sent = (to - from).saturating_sub(unrecorded);
             Interval {
@@ -73,7 +73,7 @@ pub fn windows(
                 loss_runs,
                 longest_loss: longest,
                 duplicate,
-                out_of_sequence: overtaken,
+                out_of_sequence: late,
                 ..Interval::default()
             }
         })
@@ -145,7 +145,7 @@ pub fn take_delays(window: &mut Interval, of: &Summary) {
 }
 
 /// Returns the sequence numbers of reordered packets, ascending.
-fn overtaken(series: &Series<'_>) -> Vec<u32> {
+fn reordered_numbers(series: &Series<'_>) -> Vec<u32> {
     if series.in_order() {
         return Vec::new();
     }

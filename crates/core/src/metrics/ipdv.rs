@@ -55,7 +55,7 @@ use std::ops::Range;
 /// Computes the IPDV of `series`, a stream of which `n` packets were sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    // Before the first packet stands a number that no other follows.
+    // A number that no other number follows, as the predecessor of the first packet.
     let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
@@ -144,7 +144,7 @@ impl StepSums {
 }
 
 /// IPDV in one pass and constant memory. It is exact except for percentiles, as long as no packet is
-/// overtaken by more than 4095 others.
+/// reordered by more than 4095 packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamingIpdv {
     /// Recent delays, indexed by sequence number modulo the length.

@@ -35,7 +35,7 @@ pub(crate) enum DelayKind {
     OneWay,
     /// One direction of a round-trip test, seen by the packets that returned. Other facts about it are not
     /// those of a separate test.
-    Way,
+    Direction,
     /// Round trips. Both times are read from this host's clock, so there is no skew. Play-out buffers and
     /// service objectives do not apply, because they need one-way delays.
     RoundTrips,

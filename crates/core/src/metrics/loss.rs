@@ -234,7 +234,7 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that turned out not to be a loss. Its effect on distances and bursts is not corrected.
+    /// Removes a run that is not a loss after all. Its effect on distances and bursts is not corrected.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn later_packets_are_added_to_those_before() {
-        // After so many equal delays, earlier packets no longer have an effect.
+        // After this many equal delays, earlier packets no longer have an effect.
         let settled = |first: &[i64]| [first, &[70; 800]].concat();
         let (a, lead, later) = (settled(&[30, 90, 20]), settled(&[110, 40]), [90, 40, 120, 70, 10, 65]);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");

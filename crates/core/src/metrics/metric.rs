@@ -143,7 +143,7 @@ impl MetricEntry {
 
     /// Returns true if the metric applies to streams of this kind.
     pub fn is_of(&self, kind: DelayKind) -> bool {
-        kind != DelayKind::Way || self.scalars.iter().any(|scalar| scalar.applies.ways)
+        kind != DelayKind::Direction || self.scalars.iter().any(|scalar| scalar.applies.directions)
     }
 
     /// Computes the result of a stream with all packets in memory.

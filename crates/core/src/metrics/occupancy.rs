@@ -70,7 +70,7 @@ impl HeldNumbers {
     }
 
     /// Returns the word index and the bit of a number.
-    fn place(number: u64) -> (usize, u64) {
+    fn bit_of(number: u64) -> (usize, u64) {
         ((number % Self::NEAR / 64) as usize, 1 << (number % 64))
     }
 
@@ -78,7 +78,7 @@ impl HeldNumbers {
     #[inline]
     fn push(&mut self, number: u32, expected: u64) {
         let new = if Self::is_near(number, expected) {
-            let (word, bit) = Self::place(number.into());
+            let (word, bit) = Self::bit_of(number.into());
             let before = self.near[word];
             self.near[word] |= bit;
             before & bit == 0
@@ -96,7 +96,7 @@ impl HeldNumbers {
             if !self.far.is_empty() {
                 self.bring_near(expected);
             }
-            let ((word, _), shift) = (Self::place(expected), expected % 64);
+            let ((word, _), shift) = (Self::bit_of(expected), expected % 64);
             // Number of consecutive bits within the word.
             let run = (self.near[word] >> shift).trailing_ones();
             if run == 0 {
@@ -113,7 +113,7 @@ impl HeldNumbers {
     fn bring_near(&mut self, expected: u64) {
         while let Some(number) = self.far.first().copied().filter(|number| Self::is_near(*number, expected)) {
             self.far.pop_first();
-            let (word, bit) = Self::place(number.into());
+            let (word, bit) = Self::bit_of(number.into());
             self.near[word] |= bit;
         }
     }
@@ -122,7 +122,7 @@ impl HeldNumbers {
     fn smallest(&self, expected: u64) -> Option<u32> {
         // The ring is read from the bit of `expected`; the bits before it in the same word are those of the
         // largest numbers.
-        let (first, bit) = Self::place(expected);
+        let (first, bit) = Self::bit_of(expected);
         let words = self.near.len();
         let word = |k: usize| {
             let bits = self.near[(first + k) % words];
@@ -141,7 +141,7 @@ impl HeldNumbers {
     /// Returns the numbers, ascending; all are above `expected`.
     fn numbers(&self, expected: u64) -> Vec<u32> {
         let is_held = |number: &u64| {
-            let (word, bit) = Self::place(*number);
+            let (word, bit) = Self::bit_of(*number);
             self.near[word] & bit != 0
         };
         let near = (expected..expected + Self::NEAR).filter(is_held).map(|number| number as u32);
@@ -274,12 +274,12 @@ mod tests {
         found
     }
 
-    /// Numbers in any order, up to some hundreds apart, and some far ahead of all others.
+    /// Numbers in any order, up to a few hundred apart, and some far ahead of all others.
     fn wild_stream() -> impl Strategy<Value = Vec<u32>> {
         prop::collection::vec((0u32..1200, prop::bool::weighted(0.02)), 0..300).prop_map(|numbers| {
-            let place =
+            let rank =
                 |(k, (late, rogue)): (u32, (u32, bool))| if rogue { 5000 + late } else { 2 * k + late };
-            unique(&(0..).zip(numbers).map(place).collect::<Vec<_>>())
+            unique(&(0..).zip(numbers).map(rank).collect::<Vec<_>>())
         })
     }
 

@@ -32,7 +32,7 @@ impl Occurrences {
     /// Numbers below this are small.
     const NEAR: u64 = 1024;
 
-    /// Counts `number` once more.
+    /// Counts one more occurrence of `number`.
     #[inline]
     pub fn add(&mut self, number: u64) {
         match usize::try_from(number).ok().and_then(|number| self.near.get_mut(number)) {

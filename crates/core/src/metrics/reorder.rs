@@ -14,7 +14,7 @@ pub struct Reordering {
     pub reordered: u64,
     /// Reordered packets divided by accepted packets.
     pub ratio: Option<f64>,
-    /// Arrivals since the earliest packet that overtook it → number of reordered packets (§4.2).
+    /// Arrivals since the first later-sent packet → number of reordered packets (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
     /// n → number of packets whose n preceding arrivals were all sent later (§5). Lists every n up to 1000,
     /// then only those at which the count falls.
@@ -126,7 +126,7 @@ impl ArrivalRun {
     fn is_from(&mut self, begin: u64) -> bool {
         let out = begin.saturating_sub(self.index).min(self.len);
         (self.seq, self.index, self.len) = (self.seq + out, self.index + out, self.len - out);
-        // Only the first arrival of a stretch can have overtaken a late packet.
+        // Only the first arrival of a stretch can be the first one sent after a late packet.
         self.overtook &= out == 0;
         self.len > 0
     }
@@ -171,19 +171,19 @@ impl ReorderCounter {
     pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
         let begins = |stretches: &[ArrivalRun]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
-        let places = self.forgotten <= begins(&self.ascent)
+        let positions = self.forgotten <= begins(&self.ascent)
             && self.positions.is_sorted()
             && self.positions.last().is_none_or(|last| *last <= begins(&self.maxima));
-        let overtaken = u128::from(self.reordered);
+        let late = u128::from(self.reordered);
         let counts = self.reordered <= n
             && self.free_run <= n
             && self.free_runs <= n
-            && self.extents.total() <= overtaken
-            && self.n_values.total() <= overtaken;
+            && self.extents.total() <= late
+            && self.n_values.total() <= late;
         let end = self.expected.is_none_or(|next| next <= 1 << 32);
         (self.arrivals, self.limit) == (n, limit)
             && kept
-            && places
+            && positions
             && counts
             && end
             && self.positions.len() <= MAX_LISTED + 1
@@ -222,7 +222,7 @@ impl ReorderCounter {
         if later == 0 {
             return;
         }
-        let place = |index: u64| index.saturating_sub(begin) + before;
+        let position = |index: u64| index.saturating_sub(begin) + before;
         self.arrivals += later;
         self.expected = self.expected.max(whole.expected);
         self.max_late = self.max_late.max(whole.max_late);
@@ -232,7 +232,7 @@ impl ReorderCounter {
         // Length of the run that packets before and after the boundary form together.
         let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);
         let square = |run: u64| run.saturating_mul(run);
-        let overtaken = whole.reordered.saturating_sub(lead.reordered).min(later);
+        let late = whole.reordered.saturating_sub(lead.reordered).min(later);
         self.sum_sq = self.sum_sq.saturating_add(whole.sum_sq.saturating_sub(lead.sum_sq));
         if let Some(run) = whole.marked_run {
             self.sum_sq = self.sum_sq.saturating_sub(square(run)).saturating_add(square(together(run)));
@@ -240,11 +240,11 @@ impl ReorderCounter {
         if self.marked {
             self.marked_run = self.marked_run.or(whole.marked_run.map(together));
         }
-        self.free_run = if overtaken > 0 { whole.free_run } else { together(whole.free_run) };
+        self.free_run = if late > 0 { whole.free_run } else { together(whole.free_run) };
         self.free_runs += whole.free_runs.saturating_sub(lead.free_runs).min(later);
-        self.reordered += overtaken;
+        self.reordered += late;
 
-        // Packets of `lead` that overtook late ones among the new packets.
+        // Packets of `lead` sent after late ones among the new packets.
         let of_lead = |s: &&ArrivalRun| s.overtook && s.index < begin;
         let known: Vec<u64> = lead.maxima.iter().filter(of_lead).map(|s| s.seq).collect();
         for overtaker in whole.maxima.iter().filter(of_lead).filter(|s| known.binary_search(&s.seq).is_err())
@@ -258,10 +258,10 @@ impl ReorderCounter {
             self.forget_maxima(self.maxima.len());
             let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
             let positions = whole.positions.iter().filter(|p| **p >= begin);
-            self.positions.extend(positions.map(|p| place(*p)).take(known));
+            self.positions.extend(positions.map(|p| position(*p)).take(known));
         }
         if whole.forgotten > begin {
-            self.forgotten = place(whole.forgotten);
+            self.forgotten = position(whole.forgotten);
             self.ascent.clear();
         }
         whole.maxima.retain_mut(|s| s.is_from(begin));
@@ -272,7 +272,7 @@ impl ReorderCounter {
         }
         for (mine, theirs) in [(&mut self.maxima, whole.maxima), (&mut self.ascent, whole.ascent)] {
             for s in theirs {
-                let s = ArrivalRun { index: place(s.index), ..s };
+                let s = ArrivalRun { index: position(s.index), ..s };
                 match mine.last_mut() {
                     Some(last) if last.is_followed_by(s.seq, s.index) => last.len += s.len,
                     _ => mine.push(s),
@@ -302,11 +302,11 @@ impl ReorderCounter {
             extend(&mut self.ascent, first, index, length, arrived(0));
             return self.forget();
         }
-        run.enumerate().for_each(|(k, seq)| self.overtaken(seq.into(), arrived(k)));
+        run.enumerate().for_each(|(k, seq)| self.push_late(seq.into(), arrived(k)));
     }
 
     /// Adds the next arrival, which follows one with a higher number.
-    fn overtaken(&mut self, seq: u64, arrived: i64) {
+    fn push_late(&mut self, seq: u64, arrived: i64) {
         let index = self.arrivals;
         self.arrivals += 1;
         self.reordered += 1;
@@ -380,11 +380,11 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
 
 /// Computes all figures of metrics §13 for a stream with `payload` bytes per packet.
 pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
-    let mut overtaking = ReorderCounter::default();
+    let mut counter = ReorderCounter::default();
     let (mut occupancy, mut at) = (Occupancy::new(THRESHOLD, 0), 0);
     for run in runs(series.numbers()) {
         let length = run.len();
-        overtaking.push_run(run.clone(), |k| series.arrived(at + k));
+        counter.push_run(run.clone(), |k| series.arrived(at + k));
         occupancy.push_run(run);
         at += length;
     }
@@ -398,7 +398,7 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
         rd_fd,
         rbd_fb_loss_aware,
         density,
-        ..overtaking.output()
+        ..counter.output()
     }
 }
 
@@ -407,9 +407,9 @@ fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     unbounded_occupancy(series).unwrap_or_else(|| {
         let mut occupancy = Occupancy::new(THRESHOLD, 0);
         let mut next = 0;
-        for (stretch, places) in series.displaced() {
+        for (stretch, positions) in series.displaced() {
             occupancy.push_run(next..stretch.start as u32);
-            places.iter().for_each(|place| occupancy.push(*place));
+            positions.iter().for_each(|position| occupancy.push(*position));
             next = stretch.end as u32;
         }
         occupancy.push_run(next..series.len() as u32);
@@ -422,14 +422,14 @@ fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
 fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     let mut found = [0; THRESHOLD as usize + 1];
     let mut in_place = series.len();
-    for (stretch, places) in series.displaced() {
+    for (stretch, positions) in series.displaced() {
         in_place -= stretch.len();
         // Backwards from the last arrival: the first packet missing after an arrival is the first one sent of
         // those that arrive later.
         let mut missing = stretch.end;
-        for (arrived, place) in (stretch.start + 1..stretch.end + 1).zip(places).rev() {
+        for (arrived, position) in (stretch.start + 1..stretch.end + 1).zip(positions).rev() {
             *found.get_mut(arrived.checked_sub(missing)?)? += 1;
-            missing = missing.min(*place as usize);
+            missing = missing.min(*position as usize);
         }
     }
     found[0] += in_place as u64;
@@ -440,19 +440,19 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
 /// log n).
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
-    for (stretch, places) in series.displaced() {
-        let mut arrived = CountTree::new(places.len());
+    for (stretch, positions) in series.displaced() {
+        let mut arrived = CountTree::new(positions.len());
         let mut highest = None;
-        for (index, place) in (0u64..).zip(places) {
-            let place = *place as usize - stretch.start;
+        for (index, position) in (0u64..).zip(positions) {
+            let position = *position as usize - stretch.start;
             // Upper bound of the packets that arrived before this one although they were sent after it.
-            let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(place) as u64);
+            let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(position) as u64);
             if ahead > most.unwrap_or(0) {
                 // Packets that arrived before it, minus those that were also sent before it.
-                most = most.max(Some(index - arrived.below(place)));
+                most = most.max(Some(index - arrived.below(position)));
             }
-            highest = highest.max(Some(place));
-            arrived.add(place);
+            highest = highest.max(Some(position));
+            arrived.add(position);
         }
     }
     most

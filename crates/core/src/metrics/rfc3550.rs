@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn later_packets_are_added_to_those_before() {
-        // After so many equal delays, earlier packets no longer have an effect.
+        // After this many equal delays, earlier packets no longer have an effect.
         let settled = |first: &[i64]| [first, &[70_000; 900]].concat();
         for (a, lead) in [([30_000, 90_000], [110_000, 40_000]), ([10_000, 990_000], [1_000, 2_000])] {
             let (a, lead, later) = (settled(&a), settled(&lead[..1]), [90_000, 40_000, 700_000]);

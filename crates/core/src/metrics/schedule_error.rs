@@ -75,7 +75,7 @@ enum DueTimes {
     Shifted(Box<ShiftedTimes>),
 }
 
-/// Times of a schedule that was moved during the test.
+/// Due times of a schedule that was shifted during the test.
 #[derive(Clone)]
 struct ShiftedTimes {
     planned: DueTimes,

@@ -15,7 +15,7 @@ const PAGE: u32 = 64 * WORDS as u32;
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
     /// Page number → index in `pages`. Ascending, because scans need that order.
-    places: BTreeMap<u32, u32>,
+    indices: BTreeMap<u32, u32>,
     /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
     /// The most recent page; streams are nearly in order.
@@ -28,7 +28,7 @@ type Pages = BTreeMap<u32, [u64; WORDS]>;
 
 impl From<SeqSet> for Pages {
     fn from(set: SeqSet) -> Pages {
-        set.places.iter().map(|(&page, &place)| (page, set.pages[place as usize])).collect()
+        set.indices.iter().map(|(&page, &index)| (page, set.pages[index as usize])).collect()
     }
 }
 
@@ -41,8 +41,8 @@ impl TryFrom<Pages> for SeqSet {
             if page > u32::MAX / PAGE {
                 return Err("a sequence number beyond 32 bits");
             }
-            let place = set.page_of(page) as usize;
-            set.pages[place] = words;
+            let index = set.page_of(page) as usize;
+            set.pages[index] = words;
             set.len += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         }
         Ok(set)
@@ -53,11 +53,11 @@ impl SeqSet {
     /// Adds `seq`; returns false if it was already in the set.
     #[inline]
     pub fn insert(&mut self, seq: u32) -> bool {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
             _ => self.page_of(seq / PAGE),
         };
-        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let word = &mut self.pages[index as usize][(seq % PAGE / 64) as usize];
         let bit = 1u64 << (seq % 64);
         let new = *word & bit == 0;
         *word |= bit;
@@ -75,14 +75,14 @@ impl SeqSet {
         let (mut at, end) = (u64::from(run.start), u64::from(run.end));
         while at < end {
             let page = (at / u64::from(PAGE)) as u32;
-            let place = match self.recent {
-                Some((known, place)) if known == page => place,
+            let index = match self.recent {
+                Some((known, index)) if known == page => index,
                 _ => self.page_of(page),
             };
             let from = (at % u64::from(PAGE)) as u32;
             let to = (end - u64::from(page) * u64::from(PAGE)).min(PAGE.into()) as u32;
             let first = from / 64;
-            let words = &mut self.pages[place as usize][first as usize..to.div_ceil(64) as usize];
+            let words = &mut self.pages[index as usize][first as usize..to.div_ceil(64) as usize];
             for (word, begin) in words.iter_mut().zip((64 * first..).step_by(64)) {
                 let (low, high) = (from.max(begin) - begin, to.min(begin + 64) - begin);
                 let before = word.count_ones();
@@ -109,8 +109,8 @@ impl SeqSet {
 
     /// Removes `seq`; returns false if it was not in the set.
     pub fn remove(&mut self, seq: u32) -> bool {
-        let Some(&place) = self.places.get(&(seq / PAGE)) else { return false };
-        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let Some(&index) = self.indices.get(&(seq / PAGE)) else { return false };
+        let word = &mut self.pages[index as usize][(seq % PAGE / 64) as usize];
         let bit = 1u64 << (seq % 64);
         let there = *word & bit != 0;
         *word &= !bit;
@@ -121,24 +121,24 @@ impl SeqSet {
     /// Returns true if `seq` is in the set.
     #[inline]
     pub fn contains(&self, seq: u32) -> bool {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
-            _ => match self.places.get(&(seq / PAGE)) {
-                Some(&place) => place,
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
+            _ => match self.indices.get(&(seq / PAGE)) {
+                Some(&index) => index,
                 None => return false,
             },
         };
-        self.pages[place as usize][(seq % PAGE / 64) as usize] >> (seq % 64) & 1 == 1
+        self.pages[index as usize][(seq % PAGE / 64) as usize] >> (seq % 64) & 1 == 1
     }
 
     fn page_of(&mut self, page: u32) -> u32 {
         let next = self.free.last().copied().unwrap_or(self.pages.len() as u32);
-        let place = *self.places.entry(page).or_insert(next);
-        if place == next && self.free.pop().is_none() {
+        let index = *self.indices.entry(page).or_insert(next);
+        if index == next && self.free.pop().is_none() {
             self.pages.push([0; WORDS]);
         }
-        self.recent = Some((page, place));
-        place
+        self.recent = Some((page, index));
+        index
     }
 
     /// Returns the number of elements.
@@ -153,8 +153,8 @@ impl SeqSet {
 
     /// Returns the largest element.
     pub fn max(&self) -> Option<u32> {
-        self.places.iter().rev().find_map(|(&page, &place)| {
-            let words = &self.pages[place as usize];
+        self.indices.iter().rev().find_map(|(&page, &index)| {
+            let words = &self.pages[index as usize];
             let top = words.iter().rposition(|w| *w != 0)?;
             Some(page * PAGE + 64 * top as u32 + words[top].ilog2())
         })
@@ -162,9 +162,9 @@ impl SeqSet {
 
     /// Iterates over the maximal runs of consecutive numbers, ascending.
     pub fn runs(&self) -> SeqRuns<impl Iterator<Item = (u64, u64)>> {
-        let words = self.places.iter().flat_map(|(&page, &place)| {
+        let words = self.indices.iter().flat_map(|(&page, &index)| {
             let base = u64::from(page) * u64::from(PAGE);
-            self.pages[place as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
+            self.pages[index as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
         });
         SeqRuns { words, word: (0, 0), pending: None }
     }
@@ -176,9 +176,9 @@ impl SeqSet {
 
     /// Adds all numbers of `other`.
     pub fn merge(&mut self, other: &SeqSet) {
-        for (&page, &place) in other.places.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
+        for (&page, &index) in other.indices.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
             let target = self.page_of(page) as usize;
-            for (word, add) in self.pages[target].iter_mut().zip(other.pages[place as usize]) {
+            for (word, add) in self.pages[target].iter_mut().zip(other.pages[index as usize]) {
                 self.len += u64::from((add & !*word).count_ones());
                 *word |= add;
             }
@@ -187,17 +187,17 @@ impl SeqSet {
 
     /// Returns the number of pages of 512 sequence numbers in use.
     pub fn pages(&self) -> usize {
-        self.places.len()
+        self.indices.len()
     }
 
     /// Forgets the page with the smallest numbers. Returns its runs and the first number after it. Forgotten
     /// numbers still count in [`SeqSet::len`].
     pub fn retire(&mut self) -> Option<(Vec<SeqRun>, u64)> {
-        let (page, place) = self.places.pop_first()?;
+        let (page, index) = self.indices.pop_first()?;
         let base = u64::from(page) * u64::from(PAGE);
-        let words = core::mem::take(&mut self.pages[place as usize]);
+        let words = core::mem::take(&mut self.pages[index as usize]);
         let words = (0..).zip(words).map(|(i, w)| (base + 64 * i, w));
-        self.free.push(place);
+        self.free.push(index);
         self.recent = None;
         Some((SeqRuns { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
@@ -206,9 +206,9 @@ impl SeqSet {
     pub fn ranks(&self) -> Ranks<'_> {
         let mut before = vec![0; self.pages.len()];
         let mut sum = 0;
-        for &place in self.places.values() {
-            before[place as usize] = sum;
-            sum += self.pages[place as usize].iter().map(|w| w.count_ones()).sum::<u32>();
+        for &index in self.indices.values() {
+            before[index as usize] = sum;
+            sum += self.pages[index as usize].iter().map(|w| w.count_ones()).sum::<u32>();
         }
         Ranks { set: self, before, recent: None }
     }
@@ -225,19 +225,19 @@ impl Ranks<'_> {
     /// Returns how many numbers of the set are below `seq`, which must be in it (otherwise 0).
     #[inline]
     pub fn of(&mut self, seq: u32) -> u32 {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
-            _ => match self.set.places.get(&(seq / PAGE)) {
-                Some(&place) => {
-                    self.recent = Some((seq / PAGE, place));
-                    place
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
+            _ => match self.set.indices.get(&(seq / PAGE)) {
+                Some(&index) => {
+                    self.recent = Some((seq / PAGE, index));
+                    index
                 }
                 None => return 0,
             },
         } as usize;
-        let (words, at) = (&self.set.pages[place], (seq % PAGE / 64) as usize);
+        let (words, at) = (&self.set.pages[index], (seq % PAGE / 64) as usize);
         let inside: u32 = words[..at].iter().map(|w| w.count_ones()).sum();
-        self.before[place] + inside + (words[at] & !(u64::MAX << (seq % 64))).count_ones()
+        self.before[index] + inside + (words[at] & !(u64::MAX << (seq % 64))).count_ones()
     }
 }
 

@@ -168,7 +168,7 @@ impl Samples {
 }
 
 /// Accepted packets in send order, that is by sequence number. Sorting costs little on a path with little
-/// reordering: 8 bytes for each packet between a late packet and those that overtook it.
+/// reordering: 8 bytes for each packet from the first later-sent arrival to the late packet.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     samples: &'a Samples,
@@ -275,8 +275,8 @@ impl<'a> Series<'a> {
         let (mut inner, mut ends) = (range, [&[][..]; 2]);
         if let Some(shuffle) = &self.shuffle {
             let begun = |k: usize| shuffle.from(k).first().filter(|s| (s.from as usize) < k);
-            let order = |s: &MovedStretch, places: Range<usize>| {
-                &shuffle.order_of(s)[places.start - s.from as usize..][..places.len()]
+            let order = |s: &MovedStretch, positions: Range<usize>| {
+                &shuffle.order_of(s)[positions.start - s.from as usize..][..positions.len()]
             };
             if let Some(s) = begun(inner.start) {
                 let end = inner.end.min(s.to as usize);
@@ -538,13 +538,13 @@ mod tests {
                 prop_assert_eq!(series.extreme_delays(range.clone()), extremes);
                 prop_assert_eq!(series.lowest_delay(range), delays().min().unwrap_or(i64::MAX));
             }
-            let mut places: Vec<usize> = (0..n).collect();
+            let mut positions: Vec<usize> = (0..n).collect();
             for (arrivals, ranks) in series.displaced() {
                 prop_assert!(arrivals.len() > 1);
-                arrivals.zip(ranks).for_each(|(k, place)| places[k] = *place as usize);
+                arrivals.zip(ranks).for_each(|(k, position)| positions[k] = *position as usize);
             }
-            for (k, place) in places.into_iter().enumerate() {
-                prop_assert_eq!((series.arrival(place), sorted[place].seq), (k, samples.seq[k]));
+            for (k, position) in positions.into_iter().enumerate() {
+                prop_assert_eq!((series.arrival(position), sorted[position].seq), (k, samples.seq[k]));
             }
             for seq in (0..2 * n as u64 + 3).step_by(3) {
                 prop_assert_eq!(series.position_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));

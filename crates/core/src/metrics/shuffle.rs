@@ -40,8 +40,8 @@ impl Shuffle {
             let at = shuffle.order.len();
             sort_by_number(seq, start..end, &mut shuffle.order, &mut room);
             shuffle.ranks.resize(at + end - start, 0);
-            for (place, k) in (start..).zip(&shuffle.order[at..]) {
-                shuffle.ranks[at + *k as usize - start] = place as u32;
+            for (position, k) in (start..).zip(&shuffle.order[at..]) {
+                shuffle.ranks[at + *k as usize - start] = position as u32;
             }
             shuffle.stretches.push(MovedStretch { from: start as u32, to: end as u32, at: at as u32 });
         }

@@ -89,7 +89,7 @@ pub fn stalls(
         _ => 0,
     };
     let receiver_suspect_packets = flagged.len() as u64 - sender_late;
-    let waited = still_there(series, waited);
+    let waited = remaining_in(series, waited);
     let receiver_waits = waited.len() as u64;
     flagged.extend(waited);
     flagged.sort_unstable();
@@ -105,7 +105,7 @@ pub fn stalls(
 
 /// Returns those packets of `waited` that are still in the series, ascending; the waiting time may have
 /// removed others.
-fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
+fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {
         return waited;
@@ -113,14 +113,14 @@ fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     waited.sort_unstable();
     let mut packets = series.iter().map(|packet| packet.seq).peekable();
     waited.retain(|seq| {
-        while packets.next_if(|there| there < seq).is_some() {}
+        while packets.next_if(|present| present < seq).is_some() {}
         packets.peek() == Some(seq)
     });
     waited
 }
 
 /// Finds groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
-/// period each: the packets were held back and released together. Adds them to `flagged` and returns the
+/// period each: the packets were delayed and released together. Adds them to `flagged` and returns the
 /// number of groups.
 fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
     let (mut groups, mut in_group) = (0, false);
@@ -159,19 +159,19 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
     }
     // Find the index of each excluded delay in the sorted sample; equal delays are adjacent.
     left_out.sort_unstable();
-    let mut places: Vec<usize> = Vec::with_capacity(left_out.len());
+    let mut positions: Vec<usize> = Vec::with_capacity(left_out.len());
     let mut at = 0;
     for delay in left_out {
         while sample.at(at).is_some_and(|kept| kept < delay) {
             at += 1;
         }
-        places.push(at);
+        positions.push(at);
         at += 1;
     }
     let remaining = |k: usize| {
         let mut at = k;
-        for place in &places {
-            if *place > at {
+        for position in &positions {
+            if *position > at {
                 break;
             }
             at += 1;

@@ -171,21 +171,21 @@ impl CountTree {
         CountTree { marks, levels }
     }
 
-    /// Marks `place`, which must not be marked yet.
+    /// Marks `index`, which must not be marked yet.
     #[inline]
-    pub fn add(&mut self, place: usize) {
-        self.marks[place / 64] |= 1 << (place % 64);
-        let mut node = place / 64;
+    pub fn add(&mut self, index: usize) {
+        self.marks[index / 64] |= 1 << (index % 64);
+        let mut node = index / 64;
         for level in &mut self.levels {
             level[node] += 1;
             node /= 64;
         }
     }
 
-    /// Returns how many indices below `place` are marked.
-    pub fn below(&self, place: usize) -> u64 {
-        let mut node = place / 64;
-        let word = self.marks[node] & !(u64::MAX << (place % 64));
+    /// Returns how many indices below `index` are marked.
+    pub fn below(&self, index: usize) -> u64 {
+        let mut node = index / 64;
+        let word = self.marks[node] & !(u64::MAX << (index % 64));
         let mut sum = u64::from(word.count_ones());
         for level in &self.levels {
             sum += level[node / 64 * 64..node].iter().map(|c| u64::from(*c)).sum::<u64>();
@@ -321,12 +321,12 @@ mod tests {
     fn marks_are_counted_over_three_levels() {
         let n = 600_000;
         let mut tree = CountTree::new(n);
-        let places: Vec<usize> = (0..20_000).map(|k| k * 104_729 % n).collect();
-        places.iter().for_each(|p| tree.add(*p));
-        for place in (0..n).step_by(9_973).chain([0, 63, 64, 4_095, 4_096, 262_143, 262_144, 262_145, n - 1])
+        let marked: Vec<usize> = (0..20_000).map(|k| k * 104_729 % n).collect();
+        marked.iter().for_each(|p| tree.add(*p));
+        for index in (0..n).step_by(9_973).chain([0, 63, 64, 4_095, 4_096, 262_143, 262_144, 262_145, n - 1])
         {
-            let expected = places.iter().filter(|p| **p < place).count() as u64;
-            assert_eq!(tree.below(place), expected, "{place}");
+            let expected = marked.iter().filter(|p| **p < index).count() as u64;
+            assert_eq!(tree.below(index), expected, "{index}");
         }
     }
 

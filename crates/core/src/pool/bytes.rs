@@ -189,7 +189,7 @@ impl Pool {
         out
     }
 
-    /// Reads what [`Pool::to_bytes`] made; `None` if the bytes are not valid. Whatever they contain, memory
+    /// Reads what [`Pool::to_bytes`] made; `None` if the bytes are not valid. Memory
     /// is limited to a few megabytes plus a multiple of their number.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         let with_worst = bytes.first() == Some(&WITH_WORST);

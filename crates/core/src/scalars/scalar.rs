@@ -68,23 +68,24 @@ pub struct Applies {
     /// Round-trip tests as a whole.
     pub round_trips: bool,
     /// One direction of a round-trip test.
-    pub ways: bool,
+    pub directions: bool,
     /// Captured packets of other programs.
     pub passive: bool,
 }
 
 impl Applies {
     /// All streams of packets.
-    pub const STREAMS: Applies = Applies { one_way: true, round_trips: true, ways: true, passive: true };
+    pub const STREAMS: Applies =
+        Applies { one_way: true, round_trips: true, directions: true, passive: true };
     /// Whole streams, but not one direction of a round-trip test.
-    pub const WHOLE: Applies = Applies { ways: false, ..Applies::STREAMS };
+    pub const WHOLE: Applies = Applies { directions: false, ..Applies::STREAMS };
     /// Whole tests that this program sent.
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
     /// Delays between two clocks, but not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
     /// Round-trip tests as a whole, and nothing else.
     pub const ROUND_TRIPS: Applies =
-        Applies { one_way: false, round_trips: true, ways: false, passive: false };
+        Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
 
 /// Function that reads a scalar from a summary or from one direction of a round-trip test. `None` if it is

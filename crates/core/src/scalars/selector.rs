@@ -12,7 +12,7 @@ pub struct Selector {
     /// The scalar.
     pub scalar: &'static Scalar,
     /// Direction of a round-trip test; `None` for the whole test.
-    pub way: Option<Direction>,
+    pub direction: Option<Direction>,
 }
 
 /// Error: not the name of a scalar.
@@ -27,9 +27,9 @@ pub struct UnknownScalar {
 
 /// Iterates over all scalars of whole tests, then of each direction.
 pub fn selectors() -> impl Iterator<Item = Selector> {
-    let of = |way: Option<Direction>| {
-        let there = move |f: &&Scalar| way.is_none() || f.applies.ways;
-        SCALARS.iter().filter(there).map(move |scalar| Selector { scalar, way })
+    let of = |direction: Option<Direction>| {
+        let there = move |f: &&Scalar| direction.is_none() || f.applies.directions;
+        SCALARS.iter().filter(there).map(move |scalar| Selector { scalar, direction })
     };
     of(None).chain(of(Some(Direction::Up))).chain(of(Some(Direction::Down)))
 }
@@ -37,17 +37,17 @@ pub fn selectors() -> impl Iterator<Item = Selector> {
 impl Selector {
     /// Returns the value in `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
-        self.scalar.from(&ScalarSource::of(summary, self.way)?)
+        self.scalar.from(&ScalarSource::of(summary, self.direction)?)
     }
 
     /// Returns the column name in tables for programs: `up_pdv_p99_ns`.
     pub fn column(&self) -> String {
-        format!("{}{}", prefix(self.way).replace('-', "_"), self.scalar.column())
+        format!("{}{}", prefix(self.direction).replace('-', "_"), self.scalar.column())
     }
 }
 
-fn prefix(way: Option<Direction>) -> &'static str {
-    match way {
+fn prefix(direction: Option<Direction>) -> &'static str {
+    match direction {
         None => "",
         Some(Direction::Up) => "up-",
         Some(Direction::Down) => "down-",
@@ -56,13 +56,13 @@ fn prefix(way: Option<Direction>) -> &'static str {
 
 impl PartialEq for Selector {
     fn eq(&self, other: &Selector) -> bool {
-        (self.scalar.key, self.way) == (other.scalar.key, other.way)
+        (self.scalar.key, self.direction) == (other.scalar.key, other.direction)
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", prefix(self.way), self.scalar.key)
+        write!(f, "{}{}", prefix(self.direction), self.scalar.key)
     }
 }
 
@@ -71,11 +71,11 @@ impl FromStr for Selector {
 
     fn from_str(text: &str) -> Result<Selector, UnknownScalar> {
         if let Some(scalar) = Scalar::named(text) {
-            return Ok(Selector { scalar, way: None });
+            return Ok(Selector { scalar, direction: None });
         }
         let of_way = [Direction::Up, Direction::Down].into_iter().find_map(|direction| {
             let scalar = Scalar::named(text.strip_prefix(prefix(Some(direction)))?)?;
-            scalar.applies.ways.then_some(Selector { scalar, way: Some(direction) })
+            scalar.applies.directions.then_some(Selector { scalar, direction: Some(direction) })
         });
         of_way.ok_or_else(|| UnknownScalar { name: text.to_owned(), near: closest(text) })
     }
@@ -84,7 +84,7 @@ impl FromStr for Selector {
 /// Returns the three scalars whose names are most similar to `text`.
 pub fn closest(text: &str) -> Vec<String> {
     let mut all: Vec<(usize, String)> = selectors()
-        .filter(|s| s.way.is_none() || text.starts_with(prefix(s.way)))
+        .filter(|s| s.direction.is_none() || text.starts_with(prefix(s.direction)))
         .map(|s| s.to_string())
         .map(|name| (distance(text, &name), name))
         .collect();
@@ -120,7 +120,7 @@ mod tests {
         let old: Selector = "jitter-p99.9".parse().unwrap();
         assert_eq!((old.to_string(), old.column()), ("pdv-p99.9".into(), "pdv_p99_9_ns".into()));
         let up: Selector = "up-loss".parse().unwrap();
-        assert_eq!((up.way, up.column()), (Some(Direction::Up), "up_loss_ratio".into()));
+        assert_eq!((up.direction, up.column()), (Some(Direction::Up), "up_loss_ratio".into()));
     }
 
     #[test]

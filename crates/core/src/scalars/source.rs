@@ -14,27 +14,27 @@ pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
     Test(&'a Summary),
     /// One direction of a round-trip test.
-    Way(&'a DirectionResult),
+    Direction(&'a DirectionResult),
 }
 
 impl<'a> ScalarSource<'a> {
     /// Returns one direction of `summary`, if it is a round-trip test with that direction; with `None`, the
     /// whole test.
-    pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<ScalarSource<'a>> {
-        let Some(way) = way else { return Some(ScalarSource::Test(summary)) };
+    pub fn of(summary: &'a Summary, direction: Option<Direction>) -> Option<ScalarSource<'a>> {
+        let Some(direction) = direction else { return Some(ScalarSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
-        let found = match way {
+        let found = match direction {
             Direction::Up => &figures.up,
             Direction::Down => &figures.down,
         };
-        found.as_ref().map(ScalarSource::Way)
+        found.as_ref().map(ScalarSource::Direction)
     }
 
     /// Returns the whole test; `None` for one direction.
     pub fn test(&self) -> Option<&'a Summary> {
         match *self {
             ScalarSource::Test(summary) => Some(summary),
-            ScalarSource::Way(_) => None,
+            ScalarSource::Direction(_) => None,
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> ScalarSource<'a> {
     pub fn sent(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.sent),
-            ScalarSource::Way(way) => way.sent,
+            ScalarSource::Direction(one) => one.sent,
         }
     }
 
@@ -56,7 +56,7 @@ impl<'a> ScalarSource<'a> {
     pub fn lost(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.lost),
-            ScalarSource::Way(way) => way.lost,
+            ScalarSource::Direction(one) => one.lost,
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> ScalarSource<'a> {
     pub fn duplicate(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.duplicate),
-            ScalarSource::Way(way) => way.duplicates,
+            ScalarSource::Direction(one) => one.duplicates,
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> ScalarSource<'a> {
     pub fn out_of_sequence(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.out_of_sequence),
-            ScalarSource::Way(way) => way.reordered,
+            ScalarSource::Direction(one) => one.reordered,
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> ScalarSource<'a> {
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
             ScalarSource::Test(summary) => summary.loss.ratio,
-            ScalarSource::Way(way) => way.lost_pct.map(|p| p / 100.0),
+            ScalarSource::Direction(one) => one.lost_pct.map(|p| p / 100.0),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> ScalarSource<'a> {
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
             ScalarSource::Test(summary) => Some(&summary.loss),
-            ScalarSource::Way(way) => way.loss.as_ref(),
+            ScalarSource::Direction(one) => one.loss.as_ref(),
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> ScalarSource<'a> {
     fn figures(&self) -> &'a BTreeMap<String, Option<f64>> {
         match *self {
             ScalarSource::Test(summary) => &summary.figures,
-            ScalarSource::Way(way) => &way.figures,
+            ScalarSource::Direction(one) => &one.figures,
         }
     }
 }
@@ -113,7 +113,7 @@ macro_rules! both {
             pub fn $name(&self) -> &'a $type {
                 match *self {
                     ScalarSource::Test(summary) => &summary.$taken,
-                    ScalarSource::Way(way) => &way.$taken,
+                    ScalarSource::Direction(one) => &one.$taken,
                 }
             })*
         }

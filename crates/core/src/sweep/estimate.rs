@@ -178,8 +178,9 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
             // No percentile and no mean of delay is below the smallest delay.
             let of_delays = selector.scalar.key.starts_with("latency") && !spread(selector.scalar.key);
             let least = runs.iter().filter_map(|o| o.figures.get("latency-min")).reduce(f64::min);
-            let least =
-                least.filter(|_| of_delays && selector.way.is_none() && selector.scalar.key != "latency-min");
+            let least = least.filter(|_| {
+                of_delays && selector.direction.is_none() && selector.scalar.key != "latency-min"
+            });
             Some((selector, least.map_or(estimate, |least| estimate.within([least, f64::INFINITY]))))
         };
         (!runs.is_empty()).then(|| SweepPoint {

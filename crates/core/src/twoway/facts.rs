@@ -28,7 +28,7 @@ pub struct TwoWay {
     pub losses: Vec<LossRun>,
     /// Packets received that are not answers.
     pub not_answers: NotAnswers,
-    /// The far host's report on a test without returning packets.
+    /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
@@ -59,9 +59,9 @@ pub struct ScheduleShift {
 pub struct Directions {
     /// True if the far host numbers its answers. If not, all other fields are 0 and meaningless.
     pub stateful: bool,
-    /// Requests lost on the way up.
+    /// Requests lost between this host and the far host.
     pub up_lost: u64,
-    /// Answers lost on the way down.
+    /// Answers lost between the far host and this host.
     pub down_lost: u64,
     /// Losses in an unknown direction: requests after the last one answered, and those that the count leaves
     /// ambiguous because packets were reordered or duplicated.
@@ -85,7 +85,8 @@ pub struct LossRun {
     /// Number of requests.
     pub length: u32,
     /// Direction in which they were lost.
-    pub way: LossSide,
+    #[serde(rename = "way")]
+    pub side: LossSide,
 }
 
 /// Direction in which a run of requests without an answer was lost.
@@ -93,9 +94,9 @@ pub struct LossRun {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LossSide {
-    /// All requests were lost on the way up.
+    /// All requests were lost up.
     Up,
-    /// All answers were lost on the way down.
+    /// All answers were lost down.
     Down,
     /// Some in each direction, or unknown.
     Either,
@@ -123,7 +124,7 @@ pub struct NotAnswers {
     pub prohibited: u64,
 }
 
-/// The far host's report on a test without returning packets (LaMP's REPORT). Latencies are between two
+/// The far host's report on a test without answers (LaMP's REPORT). Latencies are between two
 /// clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -43,13 +43,13 @@ pub struct TwoWayFigures {
     pub not_answers: NotAnswers,
     /// Number of requests that this host could not send.
     pub unsent: u64,
-    /// Requests of the schedule that were never sent, because this host had missed their times.
+    /// Number of scheduled requests that were never sent because this host missed their times.
     pub skipped: u64,
-    /// Number of times that the schedule was moved after a stall of this host.
+    /// Number of times that the schedule was shifted after a stall of this host.
     pub schedule_shifts: u64,
-    /// Largest of these moves, in ns; `None` without one.
+    /// Largest of these shifts, in ns; `None` if there was none.
     pub schedule_shift_max_ns: Option<i64>,
-    /// The far host's report on a test without returning packets.
+    /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test.
     pub tcp: Option<TcpStats>,

@@ -25,9 +25,9 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Returns true if the delay of `record`, a received answer, is unknown: it contains the far host's processing time, which
-/// the delays of the other answers do not contain; or that time is longer than the whole round trip, so that one of the
-/// four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+/// Returns true if the delay of `record`, an answer, is unknown. Either it includes the far host's processing
+/// time, which the delays of other answers exclude; or that time is longer than the whole round trip, so one of
+/// the four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
     let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
     impossible || processing_apart && processing(record).is_none()

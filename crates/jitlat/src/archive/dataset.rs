@@ -97,7 +97,7 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     }
     for condition in &report.fail_if {
         let selector = condition.selector();
-        if selector.way.is_some() || !pool::has(selector.scalar) {
+        if selector.direction.is_some() || !pool::has(selector.scalar) {
             bail!(
                 "--fail-if {selector}: groups of tests do not have this figure; `jitlat archive ls` shows it for single tests"
             );

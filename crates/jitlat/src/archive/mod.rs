@@ -376,9 +376,9 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
 
 fn query(args: &QueryArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
-    if let Some(way) = args.figure.way {
+    if let Some(direction) = args.figure.direction {
         bail!(
-            "{}: figures of periods are available for whole tests only, not by direction ({way:?})",
+            "{}: figures of periods are available for whole tests only, not by direction ({direction:?})",
             args.figure
         );
     }

@@ -165,7 +165,7 @@ fn captures_of_different_times_and_of_one_point_twice_are_called_so() {
     assert!(o.status.code() == Some(2) && said(&o).contains("no TCP segment"), "{}", said(&o));
     std::fs::write(dir.path().join("m.pcap"), pcap(&[])).unwrap();
     let o = spp(dir.path(), &[]);
-    assert!(o.status.code() == Some(2) && said(&o).contains("holds no IP packet"), "{}", said(&o));
+    assert!(o.status.code() == Some(2) && said(&o).contains("contains no IP packets"), "{}", said(&o));
 }
 
 /// Sets each byte of headers and lengths to extreme values, one at a time.

@@ -43,7 +43,7 @@ fn a_misspelt_command_is_no_host() {
 #[test]
 fn an_address_that_is_not_this_hosts_is_named() {
     for test in ["127.0.0.1", "ping 127.0.0.1", "ping 127.0.0.1 --proto tcp"] {
-        refused(&format!("{test} --bind 198.51.100.7"), &["--bind takes an address of this host"]);
+        refused(&format!("{test} --bind 198.51.100.7"), &["--bind must be an address of this host"]);
     }
 }
 

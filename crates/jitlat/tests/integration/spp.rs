@@ -643,9 +643,9 @@ fn parts_that_are_not_one_whole_are_refused() {
     assert!(code == Some(2) && text.contains("ends at"), "{text}");
     let other = state("+2..+4", &["-d", "3"], "d");
     let (code, text) = join(&[&a, &other]);
-    assert!(code == Some(2) && text.contains("not of the same captures"), "{text}");
+    assert!(code == Some(2) && text.contains("belong to different captures"), "{text}");
     let (code, text) = join(&[&data("README.md")]);
-    assert!(code == Some(2) && text.contains("no state"), "{text}");
+    assert!(code == Some(2) && text.contains("not a state"), "{text}");
 }
 
 #[test]

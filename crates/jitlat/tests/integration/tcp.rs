@@ -72,7 +72,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
     assert!(down["delay_variation_p95_ns"].as_f64().unwrap() < 2e6, "{down}");
     let explanation = c["explained"].to_string();
     assert!(
-        explanation.contains("the path is most of it") && explanation.contains("33 packets vanished between"),
+        explanation.contains("the path contributes most") && explanation.contains("33 packets lost between"),
         "{explanation}"
     );
     let text = String::from_utf8(two(&["-v"]).stdout).unwrap();
@@ -292,9 +292,9 @@ fn parts_that_are_not_one_whole_are_refused() {
     for (parts, why) in [
         (vec![&a], "part 2/2 is missing"),
         (vec![&a, &b, &b], "part 2/2 was given twice"),
-        (vec![&a, &other], "not of the same captures"),
-        (vec![&a, &port], "not of the same captures"),
-        (vec![&data.join("README.md")], "no state of a part (jitlat tcp"),
+        (vec![&a, &other], "belong to different captures"),
+        (vec![&a, &port], "belong to different captures"),
+        (vec![&data.join("README.md")], "not a state of a part (jitlat tcp"),
     ] {
         let (code, text) = join(&parts);
         assert!(code == Some(2) && text.contains(why), "{text}");

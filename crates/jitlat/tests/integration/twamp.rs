@@ -120,7 +120,7 @@ fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
     let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp, "--light"]));
     assert_eq!(json["two_way"]["remarks"].as_array().map(Vec::len), Some(0));
     // If TWAMP control was requested explicitly, there is no fallback.
-    refused(&ping("127.0.0.1", nobody, &["--nat"]), &["connecting to the TWAMP server", "--light"]);
+    refused(&ping("127.0.0.1", nobody, &["--nat"]), &["cannot connect to the TWAMP server", "--light"]);
 }
 
 /// Starts a program that accepts connections and then behaves like a broken server.

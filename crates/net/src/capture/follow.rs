@@ -49,7 +49,7 @@ struct SeenFile {
 struct Current {
     path: PathBuf,
     capture: Capture,
-    /// True once the file will not grow any more, so that its current end is final.
+    /// True once the file will no longer grow, so that its current end is final.
     whole: Arc<AtomicBool>,
     /// Number of bytes read.
     position: Arc<AtomicU64>,

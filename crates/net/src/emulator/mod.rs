@@ -5,7 +5,7 @@
 //! * [`lab`] – the two namespaces, created and removed
 //!
 //! In both, one thread sleeps until absolute deadlines and delivers every packet at the time the model gives,
-//! some tens of microseconds late on an idle machine. The lateness is measured and reported
+//! tens of microseconds late on an idle machine. The lateness is measured and reported
 //! ([`DeliveryLateness`]).
 
 mod ip;

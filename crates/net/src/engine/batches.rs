@@ -165,7 +165,7 @@ mod tests {
             let pause = most(&pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, buffer), rate));
             assert!(pause > 0 && pause * rate / 1000 * 4736 <= buffer as i64 / 4, "{buffer} {rate}: {pause}");
         }
-        // A burst may arrive at any time: without room for it there is no pause, whatever arrived before.
+        // A burst may arrive at any time: without room for it there is no pause, regardless of earlier arrivals.
         let of = |size| most(&pauses(batches(Span::micros(10), Schedule::Burst { size }, SMALL), 100));
         assert_eq!((of(10) > 0, of(1000)), (true, 0));
     }

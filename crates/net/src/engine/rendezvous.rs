@@ -59,7 +59,7 @@ pub(crate) struct Rendezvous {
 #[derive(Default)]
 struct Registrations {
     ports: Vec<Arc<SharedPort>>,
-    /// Ports at which no flow waits any more: open until the thread releases them.
+    /// Ports at which flows no longer wait: open until the thread releases them.
     closing: Vec<Weak<SharedPort>>,
     waiting: WaitingFlows<Notify>,
     running: bool,

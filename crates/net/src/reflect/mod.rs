@@ -177,7 +177,7 @@ impl ReflectorContext {
     }
 }
 
-/// A packet of a one-way test, which only the receiving host knows.
+/// A packet of a one-way test, of which only the receiving host has a record.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWayPacket {
     /// Address of the client.

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// Maximum length of a datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// Longest wait for a stamp. A driver stamps a packet when it passes it to the adapter, nearly always before
-/// the send call returns.
+/// Longest wait for a stamp. A driver sets it when the packet is passed to the adapter, nearly always before the
+/// send call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
 /// Maximum number of answers that wait for their stamps.
 const MAX_STAMPS_AWAITED: usize = 1024;

@@ -90,13 +90,13 @@ mod block {
     pub const LENGTH: usize = 48;
 }
 
-/// A ring of blocks shared with the kernel (`TPACKET_V3`): it writes packets into one after another, and hands each over
-/// when it is full or some milliseconds old.
+/// A ring of blocks shared with the kernel (`TPACKET_V3`): the kernel writes packets into one block after another, and
+/// hands each block over when it is full or [`HAND_OVER_MS`] old.
 ///
-/// Invariants: the mapping has `blocks` blocks of [`BLOCK`] bytes and lives as long as the ring. A block is the program's from the moment
-/// that its status has `TP_STATUS_USER`, read with acquire, until the program writes `TP_STATUS_KERNEL` with release; only
-/// meanwhile is it read, and nothing else of the mapping is ever read or written. No offset in a block is believed: what a
-/// packet has is taken out of the block by checked ranges.
+/// Invariants: the mapping has `blocks` blocks of [`BLOCK`] bytes and lives as long as the ring. A block belongs to the
+/// program from the moment that its status has `TP_STATUS_USER`, read with acquire, until the program writes
+/// `TP_STATUS_KERNEL` with release. It is read only during that time, and nothing else of the mapping is ever read or
+/// written. No offset in a block is trusted: the parts of a packet are taken from the block by checked ranges.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
     blocks: usize,
@@ -175,7 +175,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `of`, of the same length; nothing borrows from it any more.
+        // SAFETY: the mapping made in `of`, of the same length; nothing borrows from it any longer.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK) };
     }
 }

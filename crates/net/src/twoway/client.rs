@@ -117,7 +117,7 @@ pub enum PingError {
     Prohibited(SocketAddr),
     /// A connection cannot be established: there is no route, or a host on the path reported that there is
     /// none or that packets are prohibited.
-    #[error("{to}: {source}; is there a route to it, and does a firewall on the way prohibit this port?")]
+    #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
     Unreachable {
         /// The far host.
         to: SocketAddr,

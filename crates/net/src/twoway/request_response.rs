@@ -57,8 +57,8 @@ pub fn run(
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
-    // The length of the response's beginning that tells a plain echo server from a responder: at most the
-    // shorter size is needed.
+    // Number of bytes of the response that distinguish a plain echo server from a responder: the shorter size
+    // is enough.
     let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
     let (mut filled, mut known) = (0, false);
@@ -164,7 +164,7 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-/// Connects, with marks from the first packet on; also returns notes about marks that could not be set.
+/// Connects, with the marks set before the first packet; also returns notes about marks that could not be set.
 fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();

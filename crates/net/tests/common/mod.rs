@@ -77,6 +77,7 @@ impl Serving {
             bind: None,
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
+            limit: None,
         }
     }
 }

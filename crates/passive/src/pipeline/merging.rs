@@ -86,7 +86,7 @@ impl Merger {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= MAX_WAITING) {
                 break;
             }
-            // Only one point was capturing then: waiting for a match would be in vain.
+            // Only one point was capturing then: a match cannot arrive.
             if common < start && self.in_common_alone {
                 self.waiting[point as usize].pop();
                 continue;

@@ -36,7 +36,7 @@ impl TcpWindow {
         // The window of a SYN is never scaled (RFC 7323 §2.2).
         let scale = if s.has(SYN) { Some(0) } else { self.scale };
         self.bytes = scale.map(|scale| u64::from(s.window) << scale);
-        // A window of zero is closed whatever the scale.
+        // A window of zero is closed at any scale.
         let bytes = u64::from(s.window);
         match (self.closed, bytes) {
             (None, 0) => {
@@ -56,7 +56,7 @@ impl TcpWindow {
         self.field == Some(s.window)
     }
 
-    /// True if it is closed, whatever its scale.
+    /// True if it is closed, which does not depend on its scale.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }

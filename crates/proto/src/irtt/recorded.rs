@@ -300,7 +300,7 @@ fn losses_have_the_recorded_direction() {
     let of = |name: &str| {
         let case = CASES.iter().find(|c| c.name == name).unwrap();
         let (directions, runs) = replay_client(case).requests.directions();
-        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.way)).collect();
+        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.side)).collect();
         (directions, runs)
     };
     let lost = |d: &Directions| (d.up_lost, d.down_lost, d.unknown_lost);

@@ -191,7 +191,7 @@ impl FarCount {
                 _ => LossSide::Either,
             };
             if self.runs.len() < MAX_RUNS {
-                self.runs.push(LossRun { first, length, way });
+                self.runs.push(LossRun { first, length, side: way });
             }
         }
         self.front = Some(front.max(number));
@@ -211,7 +211,7 @@ impl FarCount {
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
         if let Some(first) = self.open.filter(|_| self.runs.len() < MAX_RUNS) {
             let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);
-            self.runs.push(LossRun { first, length, way: LossSide::Either });
+            self.runs.push(LossRun { first, length, side: LossSide::Either });
         }
         let known = Directions {
             stateful: true,

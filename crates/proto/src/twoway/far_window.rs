@@ -85,10 +85,10 @@ impl FarWindow {
         };
         self.lost[count] += 1;
         let last = self.runs.last_mut();
-        if let Some(run) = last.filter(|run| run.first + run.length == seq && run.way == way) {
+        if let Some(run) = last.filter(|run| run.first + run.length == seq && run.side == way) {
             run.length += 1;
         } else if self.runs.len() < MAX_RUNS {
-            self.runs.push(LossRun { first: seq, length: 1, way });
+            self.runs.push(LossRun { first: seq, length: 1, side: way });
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         (0..10).for_each(|seq| far.sent(seq));
         answers.iter().for_each(|(seq, window)| far.note(*seq, *window));
         (0..10).for_each(|seq| far.settle(seq, answers.iter().any(|(s, _)| *s == seq)));
-        far.finish().unwrap().1.iter().map(|r| (r.first, r.length, r.way)).collect()
+        far.finish().unwrap().1.iter().map(|r| (r.first, r.length, r.side)).collect()
     }
 
     #[test]

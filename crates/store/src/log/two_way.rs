@@ -147,7 +147,7 @@ fn losses_text(runs: &[LossRun]) -> String {
         .iter()
         .map(|run| {
             let more = if run.length == 1 { String::new() } else { format!("+{}", run.length) };
-            format!("{}:{}{more}", way_name(run.way), run.first)
+            format!("{}:{}{more}", way_name(run.side), run.first)
         })
         .collect();
     runs.join(" ")
@@ -182,11 +182,11 @@ fn way_name(way: LossSide) -> &'static str {
 
 fn losses(text: &str) -> Result<Vec<LossRun>, String> {
     let run = |item: &str| {
-        let (way, run) = item.split_once(':')?;
-        let way =
-            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|w| way_name(*w) == way)?;
+        let (name, run) = item.split_once(':')?;
+        let side =
+            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|s| way_name(*s) == name)?;
         let (first, length) = run.split_once('+').unwrap_or((run, "1"));
-        let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
+        let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, side };
         (run.length > 0).then_some(run)
     };
     let runs = text.split_ascii_whitespace();
@@ -303,7 +303,7 @@ mod tests {
                 .map(|k| LossRun {
                     first: 10 * k,
                     length: k % 3 + 1,
-                    way: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
+                    side: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },

@@ -9,8 +9,8 @@ fn judged(causes: Vec<Cause>) -> Judgement {
     judged
 }
 
-fn lost(first: u32, length: u32, way: LossSide) -> LossRun {
-    LossRun { first, length, way }
+fn lost(first: u32, length: u32, side: LossSide) -> LossRun {
+    LossRun { first, length, side }
 }
 
 /// Direction in which packets 100 to 199 were lost.

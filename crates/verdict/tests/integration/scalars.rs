@@ -18,8 +18,8 @@ fn golden(name: &str) -> Summary {
 
 /// Returns the row of docs/metrics for a figure: its key, tests, unit, better values, description and clause.
 fn row(figure: &Scalar) -> String {
-    let Applies { one_way, round_trips, ways, passive } = figure.applies;
-    let kinds = [(one_way, "1"), (round_trips, "2"), (ways, "w"), (passive, "p")];
+    let Applies { one_way, round_trips, directions, passive } = figure.applies;
+    let kinds = [(one_way, "1"), (round_trips, "2"), (directions, "w"), (passive, "p")];
     let kinds: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
     let unit = match figure.unit {
         ScalarUnit::Time => "ns",
@@ -65,7 +65,7 @@ fn figures_are_found_where_they_apply() {
     assert_eq!(known("pdv-p99.9"), summary.pdv.percentiles.0[7].1.map(|x| x as f64));
     for selector in selectors() {
         let there = selector.of(&summary).is_some();
-        assert!(!there || selector.scalar.applies.one_way && selector.way.is_none(), "{selector}");
+        assert!(!there || selector.scalar.applies.one_way && selector.direction.is_none(), "{selector}");
     }
     assert!(ScalarSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
     let defined = SCALARS.iter().filter(|f| f.of(&summary).is_some()).count();

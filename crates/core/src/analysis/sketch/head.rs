@@ -26,15 +26,15 @@ impl Head {
     }
 
     pub fn push(&mut self, seq: u32, row: Row) {
-        let place = self.rows.len() as u32;
+        let index = self.rows.len() as u32;
         let packet = match row {
             Row::Clean(packet) => Some(packet),
             Row::Delayless => {
-                self.delayless.push(place);
+                self.delayless.push(index);
                 None
             }
             Row::Damaged => {
-                self.damaged.push(place);
+                self.damaged.push(index);
                 None
             }
         };
@@ -42,10 +42,10 @@ impl Head {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
-        let among = |places: &[u32], place: u32| places.binary_search(&place).is_ok();
-        let row = move |place, packet| match () {
-            () if among(&self.damaged, place) => Row::Damaged,
-            () if among(&self.delayless, place) => Row::Delayless,
+        let among = |indices: &[u32], index: u32| indices.binary_search(&index).is_ok();
+        let row = move |index, packet| match () {
+            () if among(&self.damaged, index) => Row::Damaged,
+            () if among(&self.delayless, index) => Row::Delayless,
             () => Row::Clean(packet),
         };
         (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, row(k, packet)))

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 /// Number of pages of 512 sequence numbers that are stored: two million packets.
 const PAGES: usize = 4096;
 /// Number of accepted packets that are added to the sums together.
-const TOGETHER: usize = 256;
+const BATCH: usize = 256;
 
 /// The state of an analysis in constant memory: about 7 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -160,7 +160,7 @@ impl Sketch {
     }
 
     /// Returns how many rows may be added together; 0 while the head is being filled.
-    pub fn at_once(&self) -> usize {
+    pub fn max_batch(&self) -> usize {
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
@@ -227,7 +227,7 @@ impl Sketch {
 
     #[inline]
     fn settle_many(&mut self) {
-        if self.pending.len() >= TOGETHER {
+        if self.pending.len() >= BATCH {
             self.settle();
         }
     }

@@ -34,7 +34,7 @@ impl Metric for ReorderMetric {
             ScalarGetter::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
         .about(
-            "largest number of arrivals between a reordered packet and the earliest packet that overtook it",
+            "largest number of arrivals between a reordered packet and the first later-sent packet before it",
         )
         .source("RFC 4737 §4.2")
         .lower_is_better()
@@ -45,9 +45,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
-        .about(
-            "largest time between the arrival of the packet that overtook and that of the reordered packet",
-        )
+        .about("largest time from the first arrival of a later-sent packet to that of the reordered packet")
         .source("RFC 4737 §4.3")
         .lower_is_better()
         .only(Applies::WHOLE),

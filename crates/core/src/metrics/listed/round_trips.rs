@@ -56,7 +56,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.directions?.up_lost)),
         )
-        .about("requests lost on the way to the far host, if that host counts packets")
+        .about("requests lost up (towards the far host), if the far host counts packets")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -65,7 +65,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.directions?.down_lost)),
         )
-        .about("answers lost on the way back, if the far host counts packets")
+        .about("answers lost down (from the far host), if the far host counts packets")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(

@@ -142,15 +142,15 @@ proptest! {
         prop_assert_eq!(r.gaps, found.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>());
     }
 
-    /// Includes packets overtaken by more others than the buffer can store.
+    /// Includes packets that arrive after more later packets than the buffer can store.
     #[test]
     fn occupancy_without_losses_is_that_of_places(s in stream(), late in 0u32..200) {
         let mut arrivals: Vec<u32> = (0..late).map(|k| 1000 + k).chain(s).collect();
         arrivals.push(999);
-        let mut places = arrivals.clone();
-        places.sort_unstable();
+        let mut sorted = arrivals.clone();
+        sorted.sort_unstable();
         let mut buffer = Occupancy::new(THRESHOLD, 0);
-        arrivals.iter().for_each(|seq| buffer.push(places.binary_search(seq).unwrap() as u32));
+        arrivals.iter().for_each(|seq| buffer.push(sorted.binary_search(seq).unwrap() as u32));
         prop_assert_eq!(seqs(&arrivals).rbd_fb_loss_aware, buffer.histogram());
     }
 }
@@ -165,16 +165,16 @@ fn n_is_listed_up_to_1000() {
 
 /// Counts in one pass with `limit`.
 fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> ReorderCounter {
-    let mut overtaking = ReorderCounter::bounded(limit);
+    let mut counter = ReorderCounter::bounded(limit);
     for (arrived, seq) in (0..).zip(seqs) {
-        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
+        counter.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
     }
-    overtaking
+    counter
 }
 
 #[test]
 fn discontinuities_beyond_the_limit_are_forgotten() {
-    // Four stretches are stored: 10, four arrivals before, is the first that overtook 5. With a fifth, 10 and
+    // Four stretches are stored: 10, four arrivals before, is the first packet sent after 5. With a fifth, 10 and
     // 20 are forgotten, and 30 counts as the first.
     for (seqs, extent) in [(vec![10, 20, 30, 40, 5], 4), (vec![10, 20, 30, 40, 50, 5], 3)] {
         let found = bounded(4, seqs).output();
@@ -204,9 +204,9 @@ fn memory_keeps_to_the_limit() {
     assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
 }
 
-fn push_all(overtaking: &mut ReorderCounter, from: usize, seqs: &[u32]) {
+fn push_all(counter: &mut ReorderCounter, from: usize, seqs: &[u32]) {
     for (arrived, &seq) in (from..).zip(seqs) {
-        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
+        counter.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
     }
 }
 

@@ -156,7 +156,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         assert_eq!((d.up_duplicates, d.up_reordered), (0, 0));
         for run in &runs {
             let reached = (run.first..run.first + run.length).filter(|seq| reached(*seq));
-            match (run.way, reached.count() as u32) {
+            match (run.side, reached.count() as u32) {
                 (LossSide::Up, n) => assert_eq!(n, 0),
                 (LossSide::Down, n) => assert_eq!(n, run.length),
                 (LossSide::Either, n) => {
@@ -324,7 +324,7 @@ fn irtt_survives_anything_at_any_step() {
             for seq in run.first..run.first + run.length {
                 let wanted = if truth.requests[seq as usize].1 > 0 { LossSide::Down } else { LossSide::Up };
                 assert!(
-                    run.way == wanted || run.way == LossSide::Either && seq > last,
+                    run.side == wanted || run.side == LossSide::Either && seq > last,
                     "{run:?} {up:?} {down:?}"
                 );
             }
