@@ -160,7 +160,9 @@ mod tests {
             RunFeed::new(run.clone()).ended(Err("x".to_owned()));
             assert!(run.is_over());
         }
-        assert!(matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("limit of tests per hour")));
+        assert!(
+            matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("limit of tests per hour"))
+        );
         let run = admit(HOUR).unwrap();
         assert_eq!(table.all()[0].id, run.id);
         table.forget(&run);
