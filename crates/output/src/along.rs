@@ -137,8 +137,7 @@ impl CurveReport {
         let mut page = table(&self.grid, self.confidence, &self.points, &options);
         if self.points.iter().any(|p| p.runs == 1) {
             page.item(
-                "The interval of a single run is over its packets, as if they were independent: it is too short. Repeat \
-                 the test.",
+                "The interval of a single run assumes independent packets, so it is too short. Repeat the test.",
             );
         }
         page.finish()

@@ -224,7 +224,7 @@ fn a_test_idle_and_under_load() {
     );
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("idle         loaded") && page.contains("Effect of the load"), "{page}");
-    assert!(page.contains("round trips follow each other in a minute"), "{page}");
+    assert!(page.contains("consecutive round trips per minute"), "{page}");
     let none = server
         .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --no-log --load udp:10/s --load-port 1")
         .output();
