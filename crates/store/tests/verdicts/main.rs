@@ -6,6 +6,7 @@
 mod context;
 mod hosts;
 mod judgements;
+mod losses;
 mod matrix;
 mod paths;
 mod saved;
@@ -25,7 +26,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// All kinds of tests.
-const FAMILIES: [Family; 31] = [
+const FAMILIES: [Family; 35] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -57,6 +58,10 @@ const FAMILIES: [Family; 31] = [
     ("few packets", hosts::few),
     ("nothing arrives", hosts::nothing),
     ("clean, wide jitter", paths::wide_jitter),
+    ("Gilbert-Elliott", losses::gilbert_elliott),
+    ("periodic loss", losses::periodic),
+    ("few gaps", losses::gaps),
+    ("loss ramp", losses::ramp),
 ];
 
 /// Returns the verdict on a log.

@@ -46,7 +46,10 @@ impl Score {
         let magnitude = truth.magnitude.map(|(value, factor)| {
             let magnitude =
                 right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
-            magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
+            let period = truth.period_s.is_none_or(|period| {
+                right.and_then(|c| c.period_s).is_some_and(|p| (p - period).abs() <= 0.03 * period)
+            });
+            period && magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
         });
         Score {
             seed,

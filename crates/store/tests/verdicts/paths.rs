@@ -59,7 +59,7 @@ pub fn by_delay(ms: f64) -> &'static [&'static str] {
 }
 
 /// Severities allowed for outages of `total` seconds, the longest of `longest`, in a test of `duration`.
-fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str] {
+pub fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str] {
     let by_length = match longest {
         ..0.18 => 1,
         ..0.22 => 2,

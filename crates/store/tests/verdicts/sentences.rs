@@ -51,7 +51,10 @@ fn figures_and_warnings_agree_with_the_answer() {
             assert!(s.warnings.iter().all(|w| w.code != "stall_suspect"), "{name}: {all}");
         }
         if let Some(voice) = answer.profiles.get("voice").filter(|_| answer.severity == Severity::Good) {
-            assert_eq!(voice.buffer_ns, answer.buffer_ns, "{name}: two buffers are recommended");
+            // No player of speech has a smaller buffer.
+            let least = jitlat_verdict::severity::MIN_SPEECH_BUFFER_NS;
+            let buffer = answer.buffer_ns.map(|ns| ns.max(least));
+            assert_eq!(voice.buffer_ns, buffer, "{name}: two buffers are recommended");
         }
         assert!(!all.contains("without a single reason") && !all.contains("carries less"), "{name}: {all}");
     }

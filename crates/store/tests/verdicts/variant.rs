@@ -39,6 +39,8 @@ pub struct Truth {
     pub times: Vec<(f64, f64, f64)>,
     /// Magnitude of the main cause (ns or a ratio), and factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
+    /// Period of the main cause, in seconds.
+    pub period_s: Option<f64>,
     /// False for truncated logs.
     pub complete: bool,
 }

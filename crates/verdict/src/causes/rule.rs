@@ -1,10 +1,10 @@
-//! [`CauseRule`]: how one kind of cause is found; [`FoundCause`]: one that was.
+//! [`CauseRule`]: detection of one kind of cause; [`FoundCause`]: a detected cause.
 
 use crate::case::Case;
 use crate::sentences::causes::repeated;
 use jitlat_core::answer::{Cause, CauseId, Severity};
 
-/// How one kind of cause is found.
+/// Detection of one kind of cause.
 pub struct CauseRule {
     /// The kind of cause.
     pub id: CauseId,
@@ -16,25 +16,25 @@ pub struct CauseRule {
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
-/// More of one kind are reported as one.
+/// Number of causes of one kind from which on they are reported as one.
 const MAX_SEPARATE_CAUSES: usize = 6;
 pub use jitlat_core::evidence::FoundCause;
 
-/// Builds what a rule found, within its case.
+/// Builder of the cause that a rule found in a case.
 pub(super) trait Find: Sized {
-    /// Found once, with this share of packets affected.
+    /// Starts with a single occurrence; `harm` is the share of packets affected.
     fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> FoundCause;
-    /// From the first of these packets to the last.
+    /// Sets the range from the first of these packets to the last.
     fn packets(self, case: &Case<'_>, first: u64, last: u64) -> FoundCause;
-    /// From the packet at one place in send order to the one before another.
+    /// Sets the range from the packet at index `from` in send order to the one before index `to`.
     fn places(self, case: &Case<'_>, from: usize, to: usize) -> FoundCause;
-    /// From the first packet whose fate is known to the last.
+    /// Sets the range from the first packet whose fate is known to the last.
     fn whole(self, case: &Case<'_>) -> FoundCause;
-    /// Of this size, in ns.
+    /// Sets the size, in ns.
     fn ns(self, magnitude: i64) -> FoundCause;
-    /// Of this size, as a share.
+    /// Sets the size, as a share.
     fn share(self, magnitude: f64) -> FoundCause;
-    /// With this evidence.
+    /// Sets the evidence.
     fn because(self, why: String) -> FoundCause;
 }
 
@@ -77,7 +77,7 @@ impl Find for FoundCause {
     }
 }
 
-/// One for all of `found`, in order of time, where they are too many to be reported one by one.
+/// Merges `found`, in order of time, into one cause if there are too many to report each.
 pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     if found.len() < MAX_SEPARATE_CAUSES {
         return found;

@@ -163,7 +163,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
     let one = |name: &String| {
         let of = answers.iter().filter_map(|(label, a)| Some((*label, a.profiles.get(name)?)));
         let each: Vec<_> = of.collect();
-        let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity)?;
+        let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity.doubt())?;
         let mut because = worst.because.clone();
         if worst.severity == Severity::Good {
             // The size of its buffer does not matter: the recommended one is in the table.
@@ -174,7 +174,8 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         }
         // Speech may sound good between interruptions; that does not determine the verdict.
         if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
-            because = format!("MOS {mos:.2}, {because}");
+            let most = if worst.delay_ns.is_none() { " at most" } else { "" };
+            because = format!("MOS {mos:.2}{most}, {because}");
         }
         if relation == Relation::Load {
             because += ", under load";

@@ -167,13 +167,14 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
     let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
-    let delay = |raw: Option<f64>| {
-        let corrected = raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
-        match (corrected, of.clocks) {
-            // No packet arrives before it was sent: only the upper bound is known.
-            (Some(ns), DelayKnowledge::Bounded(_, error)) if ns <= 0.0 => format!("<{}", eng3(ns + error)),
-            _ => time(corrected),
+    let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
+    // No packet arrives before it was sent: if only the upper bound of the median is known, the row shows upper bounds.
+    let is_bound = corrected(of.delay.median).is_some_and(|ns| ns <= 0.0);
+    let delay = |raw: Option<f64>| match (corrected(raw), of.clocks) {
+        (Some(ns), DelayKnowledge::Bounded(_, error)) if is_bound || ns <= 0.0 => {
+            format!("<{}", eng3(ns + error))
         }
+        (corrected, _) => time(corrected),
     };
     let error = if of.delay.n == 0 { "-".to_owned() } else { of.clocks.error() };
     [
@@ -236,7 +237,11 @@ pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) ->
 
 /// Formats the recommended buffer, as in the verdict.
 pub(super) fn describe_buffer(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), |ns| verdict::time(ns as f64))
+    match ns {
+        None => "-".to_owned(),
+        Some(ns) if ns <= verdict::severity::MIN_BUFFER_NS => "<1 ms".to_owned(),
+        Some(ns) => verdict::time(ns as f64),
+    }
 }
 
 /// Formats a share in percent with two digits: `0.014`, `0.40`, `3.2`, `31`.

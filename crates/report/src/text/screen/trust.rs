@@ -48,6 +48,9 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
+    lines.extend(other_traffic(&received));
+    let answers = received.iter().filter_map(|s| s.answer.as_ref());
+    lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines.extend(later.into_iter().map(|(_, text)| text));
     lines
 }
@@ -167,6 +170,13 @@ fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
             count(lost, "packet")
         )
     })
+}
+
+/// Names the profiles that send other traffic than the test did.
+fn other_traffic(received: &[&Summary]) -> Option<String> {
+    let profiles = received.iter().find_map(|s| s.answer.as_ref())?.profiles.iter();
+    let limits = profiles.filter_map(|(name, suits)| Some((name.as_str(), suits.limits.as_deref()?)));
+    jitlat_verdict::other_traffic(limits)
 }
 
 /// Describes the punctuality of the senders of `received`, each with its name.
