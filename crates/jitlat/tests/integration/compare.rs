@@ -337,7 +337,7 @@ fn what_cannot_be_compared_is_said() {
         2,
         "nothing to compare it with",
     );
-    refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary as --json writes it");
+    refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary written by --json");
     refused(&[&log, &data("README.md")], 2, "README.md");
     let dir = tempfile::tempdir().unwrap();
     let part = |name: &str, lines: usize| {
