@@ -1,13 +1,14 @@
 //! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
 
 use super::delays::{DelayNoise, Delays};
-use super::episodes::{Episode, Episodes, Hold};
+use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
 use super::numbers::moment;
 use super::schedule::{self, SenderDelays};
 use super::severity::{Experience, Waits};
+use super::slots;
 use super::steps::{self, StepReason};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
@@ -83,17 +84,33 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
+        let late = SenderDelays::new(&delays, material);
+        delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let mut skew = None;
         let mut blocks = delays.blocks();
+        let mut slot = None;
         if series.len() >= MIN_PACKETS {
             skew =
                 levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
+            if let Some(rate) = skew {
+                slot = find_slot(&delays, material);
+                // Slots whose clock is not the sender's drift in the same way, until the next one is nearer.
+                let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
+                skew = skew.filter(|_| slot.is_none_or(|slot| drift.abs() > slot + slot / 4));
+            }
             if let Some(skew) = skew {
                 delays.set_skew(skew);
                 noise = delays.noise();
                 blocks = delays.blocks();
             }
-            let found = levels::steps(&delays, &blocks, noise);
+            let mut found = levels::steps(&delays, &blocks, noise);
+            if found.iter().any(|step| step.change.saturating_abs() <= slots::MAX_SLOT_NS) {
+                slot = slot.or_else(|| find_slot(&delays, material));
+            }
+            found.retain(|step| {
+                slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
+                    && !is_of_a_stall(step, &late, &delays)
+            });
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
                 if *reason == StepReason::ReceiverClock {
@@ -112,7 +129,13 @@ impl<'a> Case<'a> {
             set_levels(&mut delays, &steps);
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
-        let late = SenderDelays::new(&delays, material);
+        if !episodes.queues.is_empty() {
+            slot = slot.or_else(|| find_slot(&delays, material));
+            if let Some(slot) = slot {
+                // Packets that miss their slot wait for no other packet.
+                episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
+            }
+        }
         let departures = LossTimes::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
@@ -222,9 +245,12 @@ impl<'a> Case<'a> {
         self.episodes.holds.iter().filter(is_long).copied().collect()
     }
 
-    /// What a hold must reach to be worth a word, in ns: 60 ms, and three packets' worth of the schedule.
+    /// What a hold must reach to be worth a word, in ns: 60 ms, 40 where there are several or the program's own reading of
+    /// the clock proves them, and three packets' worth of the schedule.
     pub fn longest_usual_hold(&self) -> i64 {
-        MIN_HOLD_NS.max(3 * self.material.period().unwrap_or(0))
+        let read_late = self.material.notes.read_late.iter().filter(|(_, lag)| *lag >= MIN_HOLD_NS).count();
+        let least = if read_late > 0 { MIN_HOLD_NS } else { least_hold(&self.episodes.holds) };
+        least.max(3 * self.material.period().unwrap_or(0))
     }
 
     /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
@@ -322,8 +348,8 @@ fn is_bounded(clock: &ClockEstimate) -> bool {
 /// So many outages may be what a rate limit drops.
 const MIN_POLICED_OUTAGES: usize = 9;
 
-/// Shorter holds are what radio links and schedulers do all day, in ns.
-const MIN_HOLD_NS: i64 = 60_000_000;
+/// Shorter holds of a program are not worth a word, in ns.
+const MIN_HOLD_NS: i64 = 40_000_000;
 
 /// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
@@ -336,6 +362,29 @@ const MAX_PROBE_SCATTER: f64 = 0.5;
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.
 pub const MIN_PACKETS: usize = 100;
+
+/// The slots in which the link of a test forwards packets.
+fn find_slot(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<i64> {
+    slots::slot(delays, material.period()?)
+}
+
+/// True if `step` is at the edge of a stall and the smallest delay is the same on both sides of that.
+fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
+    late.stalls.iter().any(|stall| {
+        let is_near = (stall.from.saturating_sub(2)..=stall.to + 2).contains(&step.place);
+        let about = 4 * MIN_STALL_NEIGHBOURS;
+        let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
+        let after = delays.quantile(stall.to, stall.to + about, 0.25);
+        let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        // Too few packets before it show no level that a path could have left.
+        is_near
+            && (stall.from < MIN_STALL_NEIGHBOURS
+                || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2))
+    })
+}
+
+/// Fewest packets beside a stall that show the smallest delay there.
+const MIN_STALL_NEIGHBOURS: usize = 8;
 
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {

@@ -52,6 +52,7 @@ mod opinion;
 mod profiles;
 mod schedule;
 pub mod severity;
+mod slots;
 mod steps;
 pub mod sweep;
 #[cfg(test)]

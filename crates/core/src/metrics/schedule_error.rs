@@ -65,16 +65,19 @@ use std::collections::HashMap;
 /// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
 /// order.
 #[derive(Clone)]
-enum DueTimes {
+pub enum DueTimes {
+    /// One packet every so many ns.
     Every(i64),
+    /// Mean time per packet in ns, and packets that are due together.
     Bursts(i64, i64),
+    /// Times drawn by a generator; the next number that it draws, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),
 }
 
 impl DueTimes {
     /// `None` if the schedule is not known, or if drawing it as far as `last` would cost far more than the `received` packets
     /// are worth.
-    fn new(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
+    pub fn new(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
@@ -89,8 +92,9 @@ impl DueTimes {
         })
     }
 
+    /// Due time of packet `seq`, in ns since the schedule's start.
     #[inline]
-    fn at(&mut self, seq: u32) -> i64 {
+    pub fn at(&mut self, seq: u32) -> i64 {
         let i = i64::from(seq);
         match self {
             DueTimes::Every(period) => period.saturating_mul(i),

@@ -48,6 +48,17 @@ impl Score {
                 right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
             magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
         });
+        let magnitude = match (truth.sign, truth.says, truth.ppm) {
+            (Some(sign), Some(says), _) => magnitude.map(|size| {
+                size && right.is_some_and(|c| {
+                    c.magnitude_ns.is_some_and(|m| m as f64 * sign > 0.0) && c.because.contains(says)
+                })
+            }),
+            (_, _, Some(ppm)) => {
+                Some(right.and_then(|c| c.magnitude).is_some_and(|m| (m - ppm).abs() <= 0.1 * ppm))
+            }
+            _ => magnitude,
+        };
         Score {
             seed,
             named,

@@ -39,6 +39,12 @@ pub struct Truth {
     pub times: Vec<(f64, f64, f64)>,
     /// Its magnitude (ns or a ratio), with the factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
+    /// Its sign, where the magnitude has one.
+    pub sign: Option<f64>,
+    /// A word that the evidence contains.
+    pub says: Option<&'static str>,
+    /// Its size in parts per million.
+    pub ppm: Option<f64>,
     /// False for logs that are not complete.
     pub complete: bool,
 }
@@ -61,6 +67,11 @@ impl Truth {
 
     pub fn between(mut self, from: f64, to: f64, tolerance: f64) -> Truth {
         self.times.push((from, to, tolerance));
+        self
+    }
+
+    pub fn signed(mut self, value: f64) -> Truth {
+        self.sign = Some(value.signum());
         self
     }
 
