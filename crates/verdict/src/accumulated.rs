@@ -1,11 +1,11 @@
 //! [`add`]: judges the stretches of a stream one after another, in bounded memory; [`judgement`] judges the whole.
 
 use super::case::{Begin, Case, smallest_one_way};
-use super::causes::queue::{of_queue, waited};
+use super::causes::queue::of_queue;
 use super::causes::{FoundCause, RULES, merge_if_many};
 use super::judge::{CaseFindings, conclude};
-use super::numbers::{moment, time};
 use super::profiles::Profile;
+use super::sentences::causes::{outage, queue};
 use super::severity::{Experience, Waits, of_outage};
 use super::steps::StepReason;
 use jitlat_core::answer::CauseId;
@@ -241,7 +241,7 @@ fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     if cause.id == CauseId::Queue && last.cause.id == CauseId::Queue {
         cause.magnitude_ns = cause.magnitude_ns.max(last.cause.magnitude_ns);
         cause.severity = cause.severity.max(last.cause.severity);
-        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
+        cause.because = queue(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
     }
 }
 
@@ -255,10 +255,9 @@ fn join(last: &mut FoundCause, new: &FoundCause) {
         let length = 1e9 * (cause.to_s - cause.from_s);
         let lost = cause.packets[1].saturating_sub(cause.packets[0]) + 1;
         cause.magnitude_ns = Some(length as i64);
-        cause.because =
-            format!("no packet for {} from {} on, {lost} lost in a row", time(length), moment(cause.from_s));
+        cause.because = outage(cause.from_s, length, lost);
     } else {
         cause.magnitude_ns = cause.magnitude_ns.max(new.cause.magnitude_ns);
-        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
+        cause.because = queue(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
     }
 }

@@ -5,7 +5,6 @@ use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
-use super::numbers::moment;
 use super::schedule::{self, SenderDelays};
 use super::severity::{Experience, Waits};
 use super::slots;
@@ -215,12 +214,12 @@ impl<'a> Case<'a> {
         LossTimes::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
     }
 
-    /// So many seconds after the first packet, in words, within the whole stream.
-    pub fn moment(&self, seconds: f64) -> String {
-        moment(self.begin.of(seconds))
+    /// Seconds from the first packet of the whole stream to the packet at index `k` in send order.
+    pub fn stream_seconds_at(&self, k: usize) -> f64 {
+        self.begin.of(self.seconds_at(k))
     }
 
-    /// The same of a place in send order.
+    /// Seconds from the first packet to the packet at index `k` in send order.
     pub fn seconds_at(&self, k: usize) -> f64 {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }

@@ -1,6 +1,6 @@
 //! [`findings`]: what the figures mean for real-time traffic.
 
-use super::numbers::precise_time as time;
+use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
 use super::severity::{of_missing, of_wait};
 use jitlat_core::answer::CauseId;
 use jitlat_core::answer::{Level, Verdict};
@@ -8,14 +8,13 @@ use jitlat_core::distribution::Percent;
 use jitlat_core::metrics::loss::LossPattern;
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{eng4, eng4_f64};
 
 /// The consequences for real-time traffic, the most important first. No finding is more severe than the answer.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
     if s.counts.unique_valid == 0 {
-        say("nothing", Level::Bad, "Nothing usable arrived.".to_owned());
+        say("nothing", Level::Bad, sentences::NOTHING.to_owned());
         return found;
     }
     if let Some((level, text)) = loss(s) {
@@ -31,35 +30,20 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         let within = s.segments.iter().map(|part| part.pdv_p999).max().filter(|_| jumps);
         let p999 = within.unwrap_or(whole);
         let level = of_wait(p999).into();
-        let p50 = s.pdv.median.map_or_else(String::new, eng4_f64);
         let text = match within {
-            None => {
-                format!(
-                    "Jitter: half the packets within {p50} of the fastest, 99.9 % within {}.",
-                    eng4(whole)
-                )
-            }
-            Some(within) => format!(
-                "Jitter: 99.9 % within {} of the fastest between the jumps of the smallest delay, {} with them.",
-                eng4(within),
-                eng4(whole)
-            ),
+            None => sentences::jitter(s.pdv.median, whole as f64),
+            Some(within) => sentences::jitter_between_steps(within as f64, whole as f64),
         };
         say("jitter", level, text);
     }
     if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
         let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
-        say("reordering", level, format!("{:.2} % of packets were overtaken.", 100.0 * ratio));
+        say("reordering", level, sentences::reordering(ratio));
     }
     // The answer tells queues, clocks and routes apart, which a line through all delays cannot.
     if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None && s.answer.is_none()) {
-        let (level, what) = match trend.verdict {
-            TrendVerdict::Overload => (Level::Bad, "Delay keeps rising: the path carries less than is sent"),
-            TrendVerdict::Draining => (Level::Note, "Delay falls throughout: a queue was emptying"),
-            TrendVerdict::Skew => (Level::Note, "The two clocks run at different rates"),
-            _ => (Level::Note, "Delay changes over the run for no single reason"),
-        };
-        say("trend", level, format!("{what} ({}).", trend.because));
+        let level = if trend.verdict == TrendVerdict::Overload { Level::Bad } else { Level::Note };
+        say("trend", level, sentences::trend(trend.verdict, &trend.because));
     }
     found.extend(delay(s));
     found.extend(class(s));
@@ -75,39 +59,29 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
         return None;
     }
     let ratio = s.loss.ratio?;
-    let percent = 100.0 * ratio;
     if s.counts.lost == 0 {
-        let bound = 100.0 * s.loss.rule_of_three?;
-        let n = s.counts.sent;
-        if bound > 5.0 {
-            let text =
-                format!("No loss, but of {n} packets only: too few to promise less than {bound:.0} %.");
-            return Some((Level::Note, text));
-        }
-        return Some((
-            Level::Good,
-            format!("No loss in {n} packets (so below {bound:.2} % with 95 % confidence)."),
-        ));
+        let (bound, n) = (s.loss.rule_of_three?, s.counts.sent);
+        return Some(if bound > 0.05 {
+            (Level::Note, sentences::no_loss_in_few(n, bound))
+        } else {
+            (Level::Good, sentences::no_loss(n, bound))
+        });
     }
     let level = Level::from(of_missing(ratio, s.counts.lost, s.counts.sent)).max(Level::Note);
     let outages = s.answer.iter().flat_map(|a| &a.causes).filter(|c| c.id == CauseId::Outage);
     let outages: u64 = outages.map(|c| c.count).sum();
     let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);
     let mean = s.loss.gilbert.mean_burst.unwrap_or(1.0);
-    let pattern = match s.loss.pattern {
-        _ if outages == 1 => "in an outage, for the most part".to_owned(),
-        _ if outages > 1 => format!("in {outages} outages, for the most part"),
-        Some(LossPattern::Bursty) => format!(
-            "in bursts: {mean:.1} packets on average, {longest} at most; concealment and single-packet \
-             repair will not cover that"
-        ),
-        Some(LossPattern::Random) => "scattered like chance".to_owned(),
-        Some(LossPattern::AntiClustered) => "more evenly spread than chance".to_owned(),
-        // The far host's count alone says nothing of runs.
-        _ if longest == 0 => return Some((level, format!("{percent:.2} % of packets were lost."))),
-        _ => format!("at most {longest} in a row; too few to tell bursts from chance"),
+    let distribution = match s.loss.pattern {
+        _ if outages > 0 => LossDistribution::Outages(outages),
+        Some(LossPattern::Bursty) => LossDistribution::Bursts { mean, longest },
+        Some(LossPattern::Random) => LossDistribution::Random,
+        Some(LossPattern::AntiClustered) => LossDistribution::Even,
+        // The far host's count has no runs.
+        _ if longest == 0 => LossDistribution::Unknown,
+        _ => LossDistribution::TooFew(longest),
     };
-    Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))
+    Some((level, sentences::loss(ratio, distribution)))
 }
 
 /// Of speech, with the one buffer that is recommended: that of the answer, where there is one.
@@ -132,12 +106,7 @@ fn buffer(s: &Summary) -> Option<(Level, String)> {
         }
     };
     let outages = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Outage));
-    let besides = if outages { ", outages left aside" } else { "" };
-    let text = format!(
-        "With a play-out buffer of {} speech is rated MOS {mos:.2} ({codec}){besides}.",
-        time(buffer as f64)
-    );
-    Some((level, text))
+    Some((level, sentences::buffer(buffer as f64, mos, codec, outages)))
 }
 
 /// One-way delay, as far as the clocks let it be known: not where the correction is impossible.
@@ -146,22 +115,11 @@ fn delay(s: &Summary) -> Option<Verdict> {
     let mean = s.latency.mean?;
     if let Some(c) = &s.latency_corrected {
         let mean = c.mean.filter(|_| c.is_possible())?;
-        let bound = c.bound_ns.map_or(String::new(), |b| format!(", +/- {} at worst", time(b)));
-        let mut text =
-            format!("One-way delay averages {} after correction of the clocks{bound}.", time(mean));
         let level = delay_level(mean);
-        if level > Level::Good {
-            text.push_str(" Conversation begins to suffer above 150 ms from mouth to ear.");
-        }
-        return say(level, text);
+        return say(level, sentences::corrected_delay(mean, c.bound_ns, level > Level::Good));
     }
     let error = s.clock.synchronised()?;
-    let text = format!(
-        "One-way delay averages {}, +/- {} by what both kernels say of their clocks.",
-        time(mean),
-        time(error as f64)
-    );
-    say(delay_level(mean), text)
+    say(delay_level(mean), sentences::delay(mean, error as f64))
 }
 
 fn delay_level(mean: f64) -> Level {
@@ -174,28 +132,12 @@ fn delay_level(mean: f64) -> Level {
 
 fn class(s: &Summary) -> Option<Verdict> {
     let y = s.objectives.as_ref()?;
-    let sample = if y.sample_sufficient { "" } else { "; the sample is too small to prove its loss bound" };
-    let clocks = if y.delay_trusted { "" } else { "; its delay bound rests on unverified clocks" };
-    let (level, text) = match y.class {
-        0 | 1 | 6 | 7 => (
-            Level::Good,
-            format!("Meets ITU-T Y.1541 class {} (interactive real-time){sample}{clocks}.", y.class),
-        ),
-        2..=4 => (
-            Level::Note,
-            format!(
-                "Meets ITU-T Y.1541 class {} only: data, not interactive voice or video{sample}{clocks}.",
-                y.class
-            ),
-        ),
-        _ => (
-            Level::Note,
-            format!(
-                "Meets no ITU-T Y.1541 class with bounds: only the unspecified class {}{clocks}.",
-                y.class
-            ),
-        ),
+    let (level, kind) = match y.class {
+        0 | 1 | 6 | 7 => (Level::Good, ClassKind::Interactive),
+        2..=4 => (Level::Note, ClassKind::Data),
+        _ => (Level::Note, ClassKind::Unspecified),
     };
+    let text = sentences::class(kind, y.class, y.sample_sufficient, y.delay_trusted);
     Some(Verdict::new("class", level, text))
 }
 

@@ -2,9 +2,9 @@
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES};
-use super::headline::{headline, most_felt};
 use super::profiles::{Interruption, Profile, SentTraffic};
-use super::severity::{Experience, of_outage};
+use super::sentences::headline::{effect_of_delay, effect_of_jitter, effect_of_missing, headline};
+use super::severity::{Experience, Played, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
@@ -72,7 +72,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         Some(p) => p.severity.max(gone).max(felt_besides(&found)),
         None => Severity::Unknown,
     };
-    let felt = played.and_then(|p| most_felt(&p, &lived));
+    let felt = played.and_then(|p| strongest_effect(&p, &lived));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
@@ -87,6 +87,18 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let complete = known.complete;
     let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
     Judgement { answer, known, received, lost, felt }
+}
+
+/// The effect that users notice most with the buffer of `played`. `None` if they notice none.
+fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
+    let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
+    let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
+    match delay {
+        _ if worst <= Severity::Good => None,
+        _ if missing == worst => Some(effect_of_missing(played.missing)),
+        Some(delay) if wait < worst => Some(effect_of_delay(delay)),
+        _ => Some(effect_of_jitter(played.buffer_ns)),
+    }
 }
 
 /// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that

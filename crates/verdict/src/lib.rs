@@ -41,16 +41,15 @@ mod counts;
 mod delays;
 mod episodes;
 mod findings;
-mod headline;
 mod judge;
 mod judging;
 mod law;
 mod levels;
 mod losses;
-mod numbers;
 mod opinion;
 mod profiles;
 mod schedule;
+mod sentences;
 pub mod severity;
 mod slots;
 mod steps;
@@ -63,9 +62,10 @@ mod warnings;
 pub use causes::{CauseRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, options};
-pub use numbers::{rate, time};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
+pub use sentences::causes::evidence;
+pub use sentences::numbers::{rate, time};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! [`Opinion`]: the answer in a sentence, the figures it stands on, and how far to believe them.
 
-use super::numbers::precise_time as time;
+use super::sentences::belief::{self, ClockKnowledge};
 use jitlat_core::answer::{Level, Verdict};
 use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
@@ -28,7 +28,7 @@ impl Opinion {
         let (level, headline) = match (&summary.answer, findings.first()) {
             (Some(answer), _) => (answer.severity.into(), answer.headline.clone()),
             (None, Some(worst)) => (worst.level, worst.text.clone()),
-            (None, None) => (Level::Note, "Nothing is known of this path.".to_owned()),
+            (None, None) => (Level::Note, belief::NOTHING_KNOWN.to_owned()),
         };
         Opinion { level, headline, findings, belief: belief(summary) }
     }
@@ -36,97 +36,44 @@ impl Opinion {
 
 /// How reliable the figures are.
 fn belief(s: &Summary) -> Vec<String> {
-    let mut lines = Vec::new();
-    let clock = &s.clock;
-    lines.push(match (clock.offset_ns, clock.bound_ns) {
-        _ if s.two_way.is_some() => {
-            "Round trips: both ends are on one clock, so their length is known and not only how it varies.".into()
-        }
-        (Some(offset), Some(bound)) => format!(
-            "Latency: the clocks differed by {} (server - client), known to +/- {}. Corrected values carry that \
-             uncertainty; jitter and loss do not.",
-            time(offset as f64),
-            time(bound)
-        ),
-        (Some(offset), None) => format!(
-            "Latency: the clocks differed by about {} (server - client); the log does not say how exactly that \
-             is known. Jitter and loss do not depend on it.",
-            time(offset as f64)
-        ),
-        (None, _) if clock.synchronised().is_some() => {
-            "Latency: both kernels call their clocks synchronised; the offset between them was not measured. \
-             Jitter and loss do not depend on it."
-                .into()
-        }
-        (None, _) => "Latency: nothing is known of how the two clocks relate. Believe the shape of the latency \
-                      figures, not their position; jitter and loss do not depend on it."
-            .into(),
-    });
-    if let Some(line) = sender(s) {
-        lines.push(line);
-    }
+    let mut lines = vec![belief::clocks(clocks(s))];
+    lines.extend(sender(s));
     lines.push(stamps(s));
-    if let Some(line) = sample(s) {
-        lines.push(line);
-    }
+    lines.extend(sample(s));
     lines
 }
 
-/// The sender's own error against the jitter it might be mistaken for.
+fn clocks(s: &Summary) -> ClockKnowledge {
+    match (s.clock.offset_ns, s.clock.bound_ns) {
+        _ if s.two_way.is_some() => ClockKnowledge::OneClock,
+        (Some(offset), Some(bound)) => ClockKnowledge::Bounded(offset as f64, bound),
+        (Some(offset), None) => ClockKnowledge::Unbounded(offset as f64),
+        (None, _) if s.clock.synchronised().is_some() => ClockKnowledge::Synchronised,
+        (None, _) => ClockKnowledge::Unknown,
+    }
+}
+
+/// The sender's own error compared with the jitter for which it might be mistaken.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
     let jitter = s.pdv.percentiles.at(Percent(99_000))? as f64;
-    let share = match error {
-        e if e * 10.0 <= jitter => "small beside",
-        e if e * 2.0 <= jitter => "not negligible beside",
-        e if e <= jitter * 2.0 => "about as large as",
-        _ => "larger than",
-    };
-    Some(format!(
-        "Sender: 99 % of packets left within {} of their time, {share} the jitter of {} at the same percentile. \
-         Delays are counted from the real send times, so this error is not in them.",
-        time(error),
-        time(jitter)
-    ))
+    Some(belief::sender(error, jitter))
 }
 
 fn stamps(s: &Summary) -> String {
-    let of = |c: &Coverage| {
+    let sources = |c: &Coverage| -> Vec<&str> {
         let kinds =
             [("user-space", c.user), ("kernel", c.kernel), ("hardware", c.hardware), ("capture", c.wire)];
-        let present: Vec<&str> = kinds.iter().filter(|k| k.1 > 0).map(|k| k.0).collect();
-        if present.is_empty() { "no".to_owned() } else { present.join(" and ") }
+        kinds.iter().filter(|k| k.1 > 0).map(|k| k.0).collect()
     };
-    let noise = match (s.stamps.sent.user, s.stamps.arrived.user) {
-        (0, 0) => "the hosts' own scheduling is not in the figures",
-        _ => "the hosts' own scheduling is part of the figures, usually some 10 us",
-    };
-    format!("Stamps: {} on sending, {} on arrival; {noise}.", of(&s.stamps.sent), of(&s.stamps.arrived))
+    let (sent, arrived) = (&s.stamps.sent, &s.stamps.arrived);
+    belief::stamps(&sources(sent), &sources(arrived), sent.user + arrived.user > 0)
 }
 
 fn sample(s: &Summary) -> Option<String> {
     let n = s.counts.unique_valid;
-    if n == 0 {
-        return None;
-    }
-    let finest = match n {
-        0..100 => "not even the 99th percentile",
-        100..1000 => "the 99th percentile, no finer",
-        1000..3700 => "the 99.9th percentile, without an upper bound to it",
-        _ => "the 99.9th percentile with both bounds",
-    };
-    let dependent = match s.inference.t_valid {
-        Some(false) => {
-            " Neighbouring packets resemble each other, so there is less information than the count suggests."
-        }
-        _ => "",
-    };
-    let tcp = if s.header.proto == Transport::Tcp.number() {
-        " TCP hides loss and order; both appear as delay."
-    } else {
-        ""
-    };
-    Some(format!("Sample: {n} packets resolve {finest}.{dependent}{tcp}"))
+    let dependent = s.inference.t_valid == Some(false);
+    (n > 0).then(|| belief::sample(n, dependent, s.header.proto == Transport::Tcp.number()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
 
-use super::numbers::{percent, time};
+use super::sentences::profiles as sentences;
 use super::severity::{Experience, Played};
 use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::metrics::emodel;
@@ -151,7 +151,7 @@ pub struct Interruption {
 impl Interruption {
     /// By outages of the path that are so bad.
     pub const fn by_outages(severity: Severity) -> Interruption {
-        Interruption { severity, because: "the path is gone at times" }
+        Interruption { severity, because: sentences::OUTAGES }
     }
 
     /// Or, where that is worse, by what the sending host's own system refused.
@@ -160,7 +160,7 @@ impl Interruption {
         if severity <= self.severity {
             return self;
         }
-        Interruption { severity, because: "the sending host did not send all" }
+        Interruption { severity, because: sentences::NOT_SENT }
     }
 }
 
@@ -225,14 +225,11 @@ impl Profile {
             *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
         let known = lived.base_ns.is_some();
         let because = match severity.max(interrupted.severity) {
-            Severity::Good if known => {
-                format!("{} one way with the buffer, {} missing", time(delay), percent(missing))
-            }
-            Severity::Good => format!("a buffer of {}, {} missing", time(buffer as f64), percent(missing)),
+            Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
-            _ if gone >= late => format!("{} missing", percent(missing)),
-            _ if known => format!("{} one way with the buffer", time(delay)),
-            _ => format!("{} of waiting alone", time(buffer as f64)),
+            _ if gone >= late => sentences::missing(missing),
+            _ if known => sentences::delay(delay),
+            _ => sentences::buffer(buffer),
         };
         Some(Suitability {
             severity: severity.max(interrupted.severity),
@@ -251,15 +248,12 @@ impl Profile {
         if let (Some(payload), Some(period)) = (sent.payload, sent.period_ms)
             && (far(payload.into(), self.payload.into(), 6.0) || far(period, self.period_ms, 6.0))
         {
-            limits.push(format!(
-                "measured with {payload} bytes every {}; this use sends {} every {}",
-                time(1e6 * period),
-                self.payload,
-                time(1e6 * self.period_ms)
-            ));
+            let measured = sentences::Traffic { payload, period_ms: period };
+            let profile = sentences::Traffic { payload: self.payload, period_ms: self.period_ms };
+            limits.push(sentences::other_traffic(measured, profile));
         }
         if !known {
-            limits.push("the path's own delay is unknown and left out".to_owned());
+            limits.push(sentences::DELAY_UNKNOWN.to_owned());
         }
         (!limits.is_empty()).then(|| limits.join("; "))
     }
@@ -395,27 +389,27 @@ mod tests {
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
         assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Fair, None, Some(60 * MS)));
-        assert_eq!(of.because, "60 ms of waiting alone");
-        assert_eq!(of.limits.unwrap(), "the path's own delay is unknown and left out");
+        assert_eq!(of.because, "buffer of 60 ms alone");
+        assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
         let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
-        assert_eq!(of.because, "a buffer of 0 ns, 0.00 % missing");
+        assert_eq!(of.because, "buffer of 0 ns, 0.00 % missing");
     }
 
     #[test]
     fn outages_are_named_where_they_are_worse() {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let of = judged(&quiet, Severity::Poor);
-        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "the path is gone at times"));
+        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "outages"));
         // Not where the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
         let refused = |severity| Interruption::by_outages(Severity::Fair).or_refused(severity);
         let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
-        assert_eq!(of(Severity::Fair).because, "the path is gone at times");
+        assert_eq!(of(Severity::Fair).because, "outages");
         let bad = of(Severity::Bad);
         assert_eq!(
             (bad.severity, bad.because.as_str()),
-            (Severity::Bad, "the sending host did not send all")
+            (Severity::Bad, "the sending host did not send all packets")
         );
     }
 
@@ -473,7 +467,7 @@ mod tests {
         let other = SentTraffic { payload: Some(1200), period_ms: Some(1.0) };
         assert_eq!(
             game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
-            "measured with 1200 bytes every 1.0 ms; this use sends 100 every 16 ms"
+            "measured with 1200 bytes every 1.0 ms; this profile sends 100 bytes every 16 ms"
         );
     }
 }

@@ -1,10 +1,10 @@
 //! What changes along a sweep: by how much each condition changes the delay, beyond what repeated runs differ by; and how
 //! bad it is where it is worst.
 
+use crate::sentences::sweep::{SweepChange, WorstPoint, effect, headline};
 use crate::severity::{of_missing, of_wait};
 use jitlat_core::answer::{Answer, Severity};
 use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
-use jitlat_core::units::eng3;
 use std::collections::BTreeMap;
 
 /// Fewer packets under one condition bound nothing.
@@ -109,20 +109,9 @@ fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<Con
 }
 
 impl ConditionEffect {
-    /// `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
+    /// The effect as a clause: `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
     pub fn sentence(&self) -> String {
-        let with = match self.trend {
-            Some(true) => "grows with",
-            Some(false) => "shrinks with",
-            None => "depends on",
-        };
-        let others = if self.others.is_empty() { String::new() } else { format!(" ({})", self.others) };
-        let at = |(level, mean): &(String, f64)| format!("{} at {level}", eng3(*mean));
-        let ends = match self.trend {
-            Some(false) => format!("{}, {}", at(&self.most), at(&self.least)),
-            _ => format!("{}, {}", at(&self.least), at(&self.most)),
-        };
-        format!("delay {with} {}: {ends}{others}", self.axis)
+        effect(self)
     }
 }
 
@@ -143,35 +132,25 @@ pub fn severity(point: &SweepPoint) -> Severity {
 pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer {
     let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
     let level = worst.map_or(Severity::Unknown, severity);
-    let name = ["No verdict", "Good throughout", "Fair", "Poor", "Bad"][level as usize];
-    let place = worst.filter(|_| level > Severity::Good).map_or(String::new(), |p| {
-        let bad = points.iter().filter(|other| severity(other) == level).count();
-        let more = if bad > 1 { format!(" and {} more", bad - 1) } else { String::new() };
-        let lost = p.sent.saturating_sub(p.received) as f64 / p.sent.max(1) as f64;
-        format!(" at {}{more} ({:.1} % lost)", grid.name(p.cell, None), 100.0 * lost)
+    let place = worst.filter(|_| level > Severity::Good).map(|p| WorstPoint {
+        name: grid.name(p.cell, None),
+        others: points.iter().filter(|other| severity(other) == level).count() - 1,
+        lost: p.sent.saturating_sub(p.received) as f64 / p.sent.max(1) as f64,
     });
-    let few = if worst.is_none() && !points.is_empty() {
-        format!(": less than {MIN_PACKETS} packets each")
-    } else {
-        String::new()
-    };
+    let too_few = (worst.is_none() && !points.is_empty()).then_some(MIN_PACKETS);
     let changes = changes(grid, points);
-    let what = match changes.first() {
-        None => "nothing was varied".to_owned(),
-        Some(c) if c.is_certain == Some(false) => {
-            format!(
-                "nothing changes along the sweep beyond what its runs differ by; delay {} to {}",
-                eng3(c.least.1),
-                eng3(c.most.1)
-            )
-        }
-        Some(c) if c.is_certain.is_none() => format!("{}, of one run each", c.sentence()),
-        Some(c) => c.sentence(),
+    let change = match changes.first() {
+        None => SweepChange::NothingVaried,
+        Some(c) => match c.is_certain {
+            Some(false) => SweepChange::NothingCertain(c),
+            None => SweepChange::SingleRuns(c),
+            Some(true) => SweepChange::Certain(c),
+        },
     };
     Answer {
         complete,
         severity: level,
-        headline: format!("{name}{place}{few}; {what}."),
+        headline: headline(level, place, too_few, change),
         buffer_ns: None,
         causes: Vec::new(),
         profiles: BTreeMap::new(),
@@ -290,6 +269,6 @@ mod tests {
         let points = points(&grid, &[outcome], ConfidenceLevel::default());
         let few = answer(&grid, &points, false);
         assert_eq!((few.severity, few.complete), (Severity::Unknown, false));
-        assert_eq!(few.headline, "No verdict: less than 100 packets each; nothing was varied.");
+        assert_eq!(few.headline, "No verdict: fewer than 100 packets each; nothing was varied.");
     }
 }

@@ -1,13 +1,11 @@
 //! [`Notes`]: reasons to doubt a figure.
 
-use super::numbers::rate;
+use super::sentences::warnings as sentences;
 use jitlat_core::answer::CauseId;
 use jitlat_core::answer::Warning;
 use jitlat_core::metrics::schedule_error::ScheduleError;
 use jitlat_core::session::{Ending, Session};
-use jitlat_core::spec::Transport;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{eng4, eng4_f64};
 
 /// Notes reasons to doubt a figure.
 #[derive(Debug, Default)]
@@ -32,230 +30,102 @@ impl Notes {
             Ending::Complete => {}
             Ending::Unknown if !session.has_end_lines() => {}
             ending => {
-                let how = match ending {
-                    Ending::Interrupted => "the test was stopped early",
-                    Ending::PeerLost => "the other host was lost during the test",
-                    Ending::StorageFailed => "not everything could be stored",
-                    _ => "the log ends before its own end",
-                };
-                let why = session.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
-                self.warn("incomplete", format!("{how}{why}; the figures are of what was received"));
+                self.warn("incomplete", sentences::incomplete(ending, session.reason.as_deref()));
             }
         }
         if s.counts.tail_unknown {
-            let which = match session.unrecorded.is_empty() {
-                true => "the packets after the last arrival",
-                false => "some packets, of which the log has no rows,",
-            };
-            self.warn(
-                "tail_unknown",
-                format!("what became of {which} is not known: they count neither as sent nor as lost"),
-            );
+            self.warn("tail_unknown", sentences::tail_unknown(!session.unrecorded.is_empty()));
         }
         if s.counts.received == 0 {
-            self.warn("nothing_received", "no packet was received: there is nothing to compute from");
+            self.warn("nothing_received", sentences::NOTHING_RECEIVED);
         } else if s.counts.unique_valid == 0 {
-            self.warn("nothing_valid", "no valid packet was received: there is nothing to compute from");
+            self.warn("nothing_valid", sentences::NOTHING_VALID);
         }
         let without = s.two_way.as_ref().map_or(0, |t| t.without_processing);
         if without > 0 {
-            self.warn(
-                "processing_unknown",
-                format!(
-                    "of {without} of {} answers the far host's processing time did not come: they count as received, \
-                     and have no delay",
-                    s.counts.unique_valid
-                ),
-            );
+            let text = sentences::processing_unknown(without, s.counts.unique_valid);
+            self.warn("processing_unknown", text);
         }
         // Of a test whose far host reports its figures there are no percentiles.
         if (1..1000).contains(&s.pdv.n) {
-            self.warn(
-                "few_packets",
-                format!(
-                    "{} packets do not resolve the 99.9th percentile: it takes 1000, and some 3700 to bound it",
-                    s.counts.unique_valid
-                ),
-            );
+            self.warn("few_packets", sentences::few_packets(s.counts.unique_valid));
         }
         if s.ipdv.quantised {
-            self.warn(
-                "coarse_clock",
-                "the quartiles of delay variation coincide: the clocks are too coarse for this path",
-            );
+            self.warn("coarse_clock", sentences::COARSE_CLOCK);
         }
         if !s.reordering.observable {
-            self.warn("tcp", "TCP repairs loss and order: neither is observable, both show as delay");
+            self.warn("tcp", sentences::TCP);
         }
         if s.segments.len() > 1 && shows(s, &[CauseId::RouteChange, CauseId::ClockStep]) {
-            self.warn(
-                "path_change",
-                format!(
-                    "the smallest delay jumps {} time(s), first by {} at packet {}: a route or a clock \
-                     changed; believe the per-segment figures, not the jitter of the whole",
-                    s.segments.len() - 1,
-                    s.segments[1].step_ns.map_or_else(String::new, eng4),
-                    s.segments[1].first_seq
-                ),
-            );
+            let (changes, first) = (s.segments.len() as u64 - 1, &s.segments[1]);
+            self.warn("path_change", sentences::path_change(changes, first.step_ns, first.first_seq));
         }
     }
 
     fn clocks(&mut self, s: &Summary, round_trips: bool) {
         let clock = &s.clock;
         if clock.inconsistent {
-            self.warn(
-                "clock_inconsistent",
-                "no single offset satisfies all probes: a clock was stepped, or the clocks drift apart",
-            );
+            self.warn("clock_inconsistent", sentences::CLOCK_INCONSISTENT);
         }
         for (host, state) in [("client", &clock.client), ("server", &clock.server)] {
             // Slewing alone stays below 1000 ppm; a millisecond in a test of seconds is a step.
             if let Some(step) = state.step_ns.filter(|s| s.unsigned_abs() > 1_000_000) {
-                self.warn(
-                    "clock_step",
-                    format!("the {host}'s clock was set by {} during the test", eng4(step)),
-                );
+                self.warn("clock_step", sentences::clock_step(host, step));
             }
         }
         if s.counts.rx_time_regressions > 0 {
-            self.warn(
-                "receive_time_went_back",
-                format!(
-                    "receive times go back {} time(s): the receiver's clock was stepped",
-                    s.counts.rx_time_regressions
-                ),
-            );
+            let text = sentences::receive_time_went_back(s.counts.rx_time_regressions);
+            self.warn("receive_time_went_back", text);
         }
         let Some(min) = s.latency.min else { return };
         if min < 0 {
-            self.warn(
-                "negative_delay",
-                format!(
-                    "the smallest raw delay is {}: the clocks disagree; jitter and loss are not affected",
-                    eng4(min)
-                ),
-            );
+            self.warn("negative_delay", sentences::negative_delay(min));
         }
         let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;
         if clock.offset_ns.is_none() && clock.synchronised().is_none() && !one_host && !round_trips {
-            self.warn(
-                "clocks_unknown",
-                "nothing is known of how the two clocks relate: read no meaning into absolute delay",
-            );
+            self.warn("clocks_unknown", sentences::CLOCKS_UNKNOWN);
         }
         let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
         // Packets that wait throughout are behind a queue, which the probes before and after do not meet.
         let queued = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
         if min > rtt && !queued {
-            self.warn(
-                "delay_exceeds_rtt",
-                format!(
-                    "the smallest raw one-way delay, {}, exceeds the round trip of {}: the clocks disagree",
-                    eng4(min),
-                    eng4(rtt)
-                ),
-            );
+            self.warn("delay_exceeds_rtt", sentences::delay_exceeds_rtt(min, rtt));
         }
         let Some(corrected) = s.latency_corrected.and_then(|c| c.min) else { return };
         if corrected < -HOST_WAKE_UP_NS || corrected > rtt + HOST_WAKE_UP_NS && !queued {
-            self.warn(
-                "corrected_out_of_range",
-                format!(
-                    "the smallest corrected delay, {}, is not between 0 and the round trip of {}: the clock \
-                     estimate is wrong, or the direction in the log is",
-                    eng4(corrected),
-                    eng4(rtt)
-                ),
-            );
+            self.warn("corrected_out_of_range", sentences::corrected_out_of_range(corrected, rtt));
         } else if corrected > 0 && !is_about_half(corrected, rtt) && !queued {
-            self.warn(
-                "asymmetric",
-                format!(
-                    "the round trip of {} is {:.1} times the smallest corrected delay of {}: the path is \
-                     asymmetric, or the clock estimate is off",
-                    eng4(rtt),
-                    rtt as f64 / corrected as f64,
-                    eng4(corrected)
-                ),
-            );
+            self.warn("asymmetric", sentences::asymmetric(corrected, rtt));
         }
         if !clock.direction_known {
-            self.warn(
-                "direction_unknown",
-                "this log does not say which host sent: the correction assumes the client did, and is \
-                 wrong by twice the offset if it did not",
-            );
+            self.warn("direction_unknown", sentences::DIRECTION_UNKNOWN);
         }
     }
 
     fn hosts(&mut self, s: &Summary, session: &Session) {
         if let Some(stretched) = s.schedule_error.as_ref().and_then(|e| e.stretched) {
-            let (who, more) = match session.spec.transport() {
-                Transport::Udp => ("the sending host", "; --pace spin may do more"),
-                Transport::Tcp => ("the sender or its connection", ""),
-            };
-            let (sent, asked) = (rate(stretched.rate), rate(stretched.asked));
-            self.warn(
-                "schedule_stretched",
-                format!(
-                    "{who} sent {sent} packets a second where {asked} were asked for: the stream was stretched, and was {} \
-                     behind at the end{more}",
-                    eng4_f64(stretched.late)
-                ),
-            );
+            let transport = session.spec.transport();
+            let text =
+                sentences::schedule_stretched(transport, stretched.rate, stretched.asked, stretched.late);
+            self.warn("schedule_stretched", text);
         } else if let Some(e) = s.schedule_error.as_ref().map(ScheduleError::of_program)
             && e.over_half_period > 0
         {
-            self.warn(
-                "sender_late",
-                format!(
-                    "the sender was more than half a period late {} time(s), at most {}: its own stalls, \
-                     not the network's",
-                    e.over_half_period,
-                    eng4(e.max)
-                ),
-            );
+            self.warn("sender_late", sentences::sender_late(e.over_half_period, e.max));
         }
         if s.stalls.receiver_suspects > 0 && shows(s, &[CauseId::ReceiverStall]) {
-            self.warn(
-                "stall_suspect",
-                format!(
-                    "{} group(s) of packets arrived together after a wait: the receiving host stalled, or \
-                     a queue on the path did",
-                    s.stalls.receiver_suspects
-                ),
-            );
+            self.warn("stall_suspect", sentences::stall_suspect(s.stalls.receiver_suspects));
         }
         if let Some(noise) = s.noise.as_ref().filter(|n| !n.at_or_below.is_empty()) {
-            self.warn(
-                "noise_floor",
-                format!(
-                    "jitter at {} % is less than twice what this host adds by itself (99 % within {} over its \
-                     loopback): it may be the host's, not the path's",
-                    noise.at_or_below.join(", "),
-                    eng4(noise.floor.pdv_p99.0)
-                ),
-            );
+            let text = sentences::noise_floor(&noise.at_or_below.join(", "), noise.floor.pdv_p99.0);
+            self.warn("noise_floor", text);
         }
         if let Some(drops) = session.receiver_drops.filter(|d| *d > 0) {
-            self.warn(
-                "receiver_drops",
-                format!(
-                    "the receiving kernel dropped {drops} datagram(s) for want of buffer space: that loss \
-                     is the host's"
-                ),
-            );
+            self.warn("receiver_drops", sentences::receiver_drops(drops));
         }
         if s.pdv_deskewed.is_some() {
             let ppm = s.skew_hull.as_ref().map_or(0.0, |h| h.alpha_ppm);
-            self.warn(
-                "skew",
-                format!(
-                    "the clocks drift apart by {ppm:.1} ppm, which inflates jitter over this run: see the \
-                     de-skewed figures"
-                ),
-            );
+            self.warn("skew", sentences::skew(ppm));
         }
         let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
         let asked = of_answers.unwrap_or(s.header.dscp);
@@ -264,21 +134,12 @@ impl Notes {
         // Answers to plain requests have the class that the far host gives them.
         if kept < seen && (s.two_way.is_none() || of_answers.is_some() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
-            self.warn(
-                "dscp_changed",
-                format!(
-                    "{} DSCP {asked}, but {} of {seen} packets arrived with another, mostly {}",
-                    if of_answers.is_some() { "answers were to have" } else { "sent with" },
-                    seen - kept,
-                    other.map_or(0, |(d, _)| *d)
-                ),
-            );
+            let mostly = other.map_or(0, |(d, _)| *d);
+            let text = sentences::dscp_changed(of_answers.is_some(), asked, seen - kept, seen, mostly);
+            self.warn("dscp_changed", text);
         }
         if s.far_end.ecn.get(&3).is_some_and(|n| *n > 0) {
-            self.warn(
-                "congestion_marked",
-                "packets arrived with ECN congestion marks: a queue on the path is full",
-            );
+            self.warn("congestion_marked", sentences::CONGESTION_MARKED);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
 
 use super::{Page, TextOptions, count, mark};
-use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
-use jitlat_core::spec::Direction;
+use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::summary::Summary;
+use jitlat_verdict::evidence;
 
 /// Most causes listed; more are only counted.
 const MAX_CAUSES: usize = 5;
@@ -57,23 +57,7 @@ fn uses(answer: &Answer) -> Option<String> {
     (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join("; ") + ".")
 }
 
-/// The evidence of a cause, its location and how certain it is.
+/// The evidence of a cause, where it lies and how certain it is.
 pub fn why(cause: &Cause) -> String {
-    let way = match cause.direction {
-        Some(Direction::Up) => ", on the way there",
-        Some(Direction::Down) => ", on the way back",
-        None => "",
-    };
-    let place = match cause.fault {
-        Fault::Path => "the path's",
-        Fault::Sender => "the sending host's",
-        Fault::Receiver => "the receiving host's",
-        Fault::Clock => "a clock's, not the path's",
-        Fault::Record => "the record's, not the path's",
-    };
-    let sure = match cause.id {
-        CauseId::IncompleteLog => String::new(),
-        _ => format!("; {:.0} % sure", 100.0 * cause.confidence),
-    };
-    format!("{}{way} ({place}{sure})", cause.because)
+    evidence(cause)
 }

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::time;
+use crate::sentences::causes::clock_skew;
 use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
@@ -25,11 +25,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if drift.saturating_abs() < varies.max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
-    let why = format!(
-        "the clocks drift apart by {:.1} ppm, {} over the test: no delay of the path's",
-        1e6 * skew.abs(),
-        time(drift.abs() as f64)
-    );
+    let why = clock_skew(1e6 * skew.abs(), drift);
     let mut found =
         FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());
@@ -68,7 +64,7 @@ mod tests {
         assert!((found.magnitude.unwrap() - 50.0).abs() < 1e-9);
         assert_eq!(
             found.because,
-            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test: no delay of the path's"
+            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test; the path's delay did not change"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::numbers::time;
+use crate::sentences::causes::{SteppedClock, clock_step};
 use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -18,16 +18,11 @@ pub const RULE: CauseRule = CauseRule {
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let clock = |r: &StepReason| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock);
     let found = case.steps.iter().filter(|(_, r)| clock(r)).map(|(step, reason)| {
-        let (who, by) = match reason {
-            StepReason::SenderClock => ("sending", -step.change),
-            _ => ("receiving", step.change),
+        let (clock, by) = match reason {
+            StepReason::SenderClock => (SteppedClock::Sender, -step.change),
+            _ => (SteppedClock::Receiver, step.change),
         };
-        let way = if by > 0 { "forward" } else { "back" };
-        let why = format!(
-            "at {} the {who} host's clock was set {way} by {}: no delay of the path's",
-            case.moment(case.seconds_at(step.place)),
-            time(by.abs() as f64)
-        );
+        let why = clock_step(case.stream_seconds_at(step.place), clock, by);
         let confidence = if *reason == StepReason::SenderClock { 0.95 } else { 0.85 };
         FoundCause::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
             .places(case, step.place, case.delays.len())
@@ -64,15 +59,15 @@ mod tests {
         let because: Vec<_> = found.iter().map(|f| f.cause.because.as_str()).collect();
         assert_eq!(
             because[0],
-            "at 1.0 s the sending host's clock was set back by 5.0 ms: no delay of the path's"
+            "the sending host's clock was set back by 5.0 ms at 1.0 s; the path's delay did not change"
         );
         assert_eq!(
             because[1],
-            "at 2.0 s the sending host's clock was set forward by 5.0 ms: no delay of the path's"
+            "the sending host's clock was set forward by 5.0 ms at 2.0 s; the path's delay did not change"
         );
         assert_eq!(
             because[2],
-            "at 3.0 s the receiving host's clock was set forward by 5.0 ms: no delay of the path's"
+            "the receiving host's clock was set forward by 5.0 ms at 3.0 s; the path's delay did not change"
         );
         assert_eq!(found[0].cause.packets, [100, 999]);
     }

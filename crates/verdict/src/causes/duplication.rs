@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::percent;
+use crate::sentences::causes::duplication;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
@@ -31,12 +31,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         return Vec::new();
     }
     let share = count as f64 / n as f64;
-    let times = if copies > count + count / 2 { "more than twice" } else { "twice" };
-    let why = if share > 0.95 {
-        format!("every packet arrives {times}: a loop, a mirror or two links")
-    } else {
-        format!("{} arrive {times}", percent(share))
-    };
+    let why = duplication(share, copies > count + count / 2);
     let found =
         FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
     let (first, last) = (u64::from(*first), u64::from(*last));
@@ -67,11 +62,11 @@ mod tests {
     #[test]
     fn copies_are_described() {
         let said = |found: Option<FoundCause>| found.unwrap().cause.because;
-        assert_eq!(said(of(1000, 0..950)), "95 % arrive twice");
-        assert_eq!(said(of(1000, 0..951)), "every packet arrives twice: a loop, a mirror or two links");
+        assert_eq!(said(of(1000, 0..950)), "95 % of the packets arrive twice");
+        assert_eq!(said(of(1000, 0..951)), "every packet arrives twice: a loop, a mirror port or two links");
         let copies = |more: usize| (0..10).chain([3].repeat(more));
-        assert_eq!(said(of(1000, copies(5))), "1.0 % arrive twice");
-        assert_eq!(said(of(1000, copies(6))), "1.0 % arrive more than twice");
+        assert_eq!(said(of(1000, copies(5))), "1.0 % of the packets arrive twice");
+        assert_eq!(said(of(1000, copies(6))), "1.0 % of the packets arrive more than twice");
         let found = of(1000, 0..10).unwrap();
         assert_eq!((found.cause.magnitude, found.harm), (Some(0.01), 0.1 * 0.01));
     }

@@ -2,10 +2,9 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::{count, percent};
+use crate::sentences::causes::{MissingPart, incomplete_log};
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
-use jitlat_core::session::Ending;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
@@ -28,16 +27,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let last = within(unrecorded.last()).or(first);
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
     let is_recorded = session.truncated || session.has_end_lines();
-    let how = match session.ending {
-        Ending::PeerLost => "the other host was lost",
-        Ending::StorageFailed => "not everything could be stored",
-        _ if session.truncated => "the log ends before its own end",
-        _ if known.tail == 0 => "rows are missing within the log",
-        _ => "the log ends far from the last packet",
-    };
-    let place = if first.is_none() { " at the end" } else { "" };
-    let why =
-        format!("{how}: of {}{place} ({}) nothing is known", count(known.unknown, "packet"), percent(share));
+    let part = MissingPart::of(session.ending, session.truncated, known.tail > 0);
+    let why = incomplete_log(part, known.unknown, share, first.is_none());
     let mut found =
         FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
             .share(share)
@@ -62,6 +53,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 mod tests {
     use super::*;
     use crate::testing::{Test, found_in, known, quiet, run};
+    use jitlat_core::session::Ending;
 
     /// Of 1000 packets of which everything is known, and `tail` more; and of these runs nothing is.
     fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> FoundCause {
@@ -81,18 +73,15 @@ mod tests {
         assert_eq!((found.cause.from_s, found.cause.to_s, found.cause.packets), (10.0, 12.5, [1000, 1249]));
         assert_eq!((found.harm, found.cause.magnitude), (0.2, Some(0.2)));
         let table = [
-            (Ending::PeerLost, false, "the other host was lost"),
-            (Ending::StorageFailed, false, "not everything could be stored"),
-            (Ending::Unknown, true, "the log ends before its own end"),
-            (Ending::Unknown, false, "the log ends far from the last packet"),
+            (Ending::PeerLost, false, "the connection to the other host was lost"),
+            (Ending::StorageFailed, false, "not all results could be stored"),
+            (Ending::Unknown, true, "the log is cut off"),
+            (Ending::Unknown, false, "the log ends long before the last packet"),
         ];
         for (ending, truncated, how) in table {
             let found =
                 of(250, &[], |test| (test.session.ending, test.session.truncated) = (ending, truncated));
-            assert_eq!(
-                found.cause.because,
-                format!("{how}: of 250 packets at the end (20 %) nothing is known")
-            );
+            assert_eq!(found.cause.because, format!("{how}: 250 packets at the end (20 %) are unknown"));
         }
     }
 
@@ -100,16 +89,13 @@ mod tests {
     fn what_is_unknown_within_the_log_has_its_place() {
         let within = of(0, &[(100, 50), (300, 50)], |_| ());
         assert_eq!((within.cause.from_s, within.cause.to_s, within.cause.packets), (1.0, 3.5, [100, 349]));
-        assert_eq!(
-            within.cause.because,
-            "rows are missing within the log: of 100 packets (10 %) nothing is known"
-        );
+        assert_eq!(within.cause.because, "rows are missing within the log: 100 packets (10 %) are unknown");
         assert_eq!(of(0, &[(100, 50)], |_| ()).cause.packets, [100, 149]);
         let both = of(250, &[(100, 50)], |_| ());
         assert_eq!((both.cause.from_s, both.cause.to_s, both.cause.packets), (1.0, 12.5, [100, 1249]));
         assert_eq!(
             both.cause.because,
-            "the log ends far from the last packet: of 300 packets (24 %) nothing is known"
+            "the log ends long before the last packet: 300 packets (24 %) are unknown"
         );
     }
 

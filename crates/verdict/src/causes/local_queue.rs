@@ -2,8 +2,8 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::{percent, time};
 use crate::schedule::MIN_STAY_NS;
+use crate::sentences::causes::{LocalQueueFacts, local_queue};
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -25,22 +25,16 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let share = long().count() as f64 / case.delays.len().max(1) as f64;
     let severity = if share < 0.02 { of_wait(height).min(Severity::Fair) } else { of_wait(height) };
     let longest = long().map(|(_, ns)| *ns).max().unwrap_or(height);
-    let bound = if case.material.notes.entries {
-        ""
-    } else {
-        " (upper bounds: the kernel stamped only when they left)"
-    };
     // It began when the first of them entered.
     let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
-    let why = format!(
-        "from {} to {} {} of the packets waited in the sending host's own interface, before the path: 95 of 100 of them \
-         up to {}, the longest {}{bound}",
-        case.moment(from),
-        case.moment(case.seconds_at(last.0)),
-        percent(share),
-        time(height as f64),
-        time(longest as f64)
-    );
+    let why = local_queue(LocalQueueFacts {
+        from_s: case.begin.of(from),
+        to_s: case.stream_seconds_at(last.0),
+        share,
+        height_ns: height,
+        longest_ns: longest,
+        upper_bounds: !case.material.notes.entries,
+    });
     let mut found = FoundCause::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
         .places(case, first.0, last.0 + 1)
         .ns(height)
@@ -68,7 +62,7 @@ mod tests {
         assert!((found.harm - 0.05 * 0.3).abs() < 1e-12);
         assert_eq!(
             found.cause.because,
-            "from 1.0 s to 1.5 s 5.0 % of the packets waited in the sending host's own interface, before the path: 95 of 100 of them up to 30 ms, the longest 30 ms (upper bounds: the kernel stamped only when they left)"
+            "5.0 % of the packets waited in the sending host's own interface, from 1.0 s to 1.5 s: 95 % of these up to 30 ms, the longest 30 ms (upper bounds: the kernel stamped departures only)"
         );
     }
 

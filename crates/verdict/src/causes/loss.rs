@@ -3,7 +3,7 @@
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::law::{LossLaw, LossManner};
-use crate::numbers::{count, percent};
+use crate::sentences::causes::{bursty_loss, policing, random_loss, size_dependent};
 use crate::severity::of_missing;
 use jitlat_core::answer::CauseId;
 
@@ -57,24 +57,13 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
 }
 
 fn why(case: &Case<'_>, law: &LossLaw) -> String {
-    let much = format!("{} lost", percent(law.ratio));
     let runs = case.scattered.runs.len() as u64;
     let mean = law.lost as f64 / runs.max(1) as f64;
     match law.manner {
-        LossManner::Random => format!("{much}, each for itself"),
-        LossManner::Bursty => {
-            format!(
-                "{much} in {}, {mean:.1} packets each: {:.1} times as long as chance makes them",
-                count(runs, "burst"),
-                law.pattern.burst_ratio
-            )
-        }
-        LossManner::Policed => format!(
-            "{much} at even distances or where most is sent, without more delay: a rate limit drops them"
-        ),
-        LossManner::BySize(size) => {
-            format!("{much}: packets of {size} bytes and more, and hardly any shorter one")
-        }
+        LossManner::Random => random_loss(law.ratio),
+        LossManner::Bursty => bursty_loss(law.ratio, runs, mean, law.pattern.burst_ratio),
+        LossManner::Policed => policing(law.ratio),
+        LossManner::BySize(size) => size_dependent(law.ratio, size),
     }
 }
 
@@ -97,21 +86,21 @@ mod tests {
     #[test]
     fn each_law_is_one_cause() {
         let table = [
-            (&RANDOM, LossManner::Random, "2.0 % lost, each for itself"),
+            (&RANDOM, LossManner::Random, "2.0 % lost, in isolated losses without a pattern"),
             (
                 &BURSTY,
                 LossManner::Bursty,
-                "2.0 % lost in 4 bursts, 5.0 packets each: 2.5 times as long as chance makes them",
+                "2.0 % lost in 4 bursts of 5.0 packets on average, 2.5 times what random loss would give",
             ),
             (
                 &POLICING,
                 LossManner::Policed,
-                "2.0 % lost at even distances or where most is sent, without more delay: a rate limit drops them",
+                "2.0 % lost at even distances, or where most was sent, without additional delay: a rate limit drops them",
             ),
             (
                 &SIZE_DEPENDENT,
                 LossManner::BySize(700),
-                "2.0 % lost: packets of 700 bytes and more, and hardly any shorter one",
+                "2.0 % lost, all of 700 bytes or more; shorter packets pass",
             ),
         ];
         for (rule, manner, because) in &table {

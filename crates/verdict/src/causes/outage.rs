@@ -3,7 +3,7 @@
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::episodes::Hold;
-use crate::numbers::{count, time};
+use crate::sentences::causes::{nothing_arrived, outage, outage_at_sender, outage_over_tcp};
 use crate::severity::of_outage;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
@@ -52,14 +52,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let end = run.start + run.len;
         let confidence = if run.len >= 10 { 0.97 } else { 0.85 };
         let why = if all {
-            format!("none of {} arrived", count(run.len, "packet"))
+            nothing_arrived(run.len)
         } else {
-            format!(
-                "no packet for {} from {} on, {} lost in a row",
-                time(1e9 * length),
-                case.moment(case.seconds(run.start)),
-                run.len
-            )
+            outage(case.begin.of(case.seconds(run.start)), 1e9 * length, run.len)
         };
         let mut found = FoundCause::of(CauseId::Outage, severity, harm, confidence)
             .ns((1e9 * length) as i64)
@@ -81,12 +76,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let packets = (hold.to - hold.from) as u64;
     let harm = packets as f64 / case.delays.len().max(1) as f64;
     let from = (case.seconds_at(hold.from) - length).max(0.0);
-    let why = format!(
-        "nothing left the sending host for {} from {} on: it held {} until it reached the next hop again",
-        time(hold.length as f64),
-        case.moment(from),
-        count(packets, "packet")
-    );
+    let why = outage_at_sender(case.begin.of(from), hold.length as f64, packets);
     let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
@@ -102,12 +92,8 @@ fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;
         let harm = (h.to - h.from) as f64 / case.delays.len().max(1) as f64;
-        let why = format!(
-            "nothing arrived for {} from {} on, then {} at once: TCP held them back",
-            time(h.length as f64),
-            case.moment(case.seconds_at(h.from)),
-            count((h.to - h.from) as u64, "packet")
-        );
+        let packets = (h.to - h.from) as u64;
+        let why = outage_over_tcp(case.stream_seconds_at(h.from), h.length as f64, packets);
         let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
             .places(case, h.from, h.to)
             .ns(h.length)
@@ -140,7 +126,7 @@ mod tests {
         let cause = &found.cause;
         assert_eq!((cause.from_s, cause.to_s, cause.packets), (3.0, 4.0, [300, 399]));
         assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(SECOND), 0.97, 0.1));
-        assert_eq!(cause.because, "no packet for 1.0 s from 3.0 s on, 100 lost in a row");
+        assert_eq!(cause.because, "no packet arrived for 1.0 s, from 3.0 s on: 100 packets lost in a row");
         assert_eq!(cause.severity, Severity::Poor);
         // At the end of the test: to its end, which the last packet that came is followed by.
         let last = of(&[(900, 100)]).remove(0).cause;
@@ -188,7 +174,7 @@ mod tests {
         assert_eq!((cause.packets, cause.magnitude_ns, found[0].harm), ([300, 399], Some(SECOND), 0.1));
         assert_eq!(
             cause.because,
-            "nothing arrived for 1.0 s from 3.0 s on, then 100 packets at once: TCP held them back"
+            "nothing arrived for 1.0 s, from 3.0 s on, then 100 packets at once: TCP delivers nothing before a lost segment is repaired"
         );
         assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
         // Packets that were sent after the first of them came may be held, too: it was over then.

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::numbers::{moment, time};
+use crate::sentences::causes::{path_hold, queue_with_drops, standing_queue};
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
@@ -20,12 +20,6 @@ pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
     if share < MAX_RARE_SHARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
 }
 
-/// A queue of `height` ns between two times of a test, in seconds.
-pub(crate) fn waited(from: f64, to: f64, height: i64) -> String {
-    let (from, to) = (moment(from), moment(to));
-    format!("from {from} to {to} packets waited up to {} behind others", time(height as f64))
-}
-
 /// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
 const MAX_RARE_SHARE: f64 = 0.01;
 
@@ -37,12 +31,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let queues = case.episodes.queues.iter().map(|q| {
         let share = (q.to - q.from) as f64 / n;
         let severity = of_queue(q.height, share);
-        let dropped = match case.dropped_by_queue {
-            0 => String::new(),
-            lost => format!(", and {lost} found it full"),
-        };
-        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.seconds_at(place)));
-        let why = format!("{}{dropped}", waited(from, to, q.height));
+        let [from, to] = [q.from, q.to].map(|place| case.stream_seconds_at(place));
+        let why = queue_with_drops(from, to, q.height, case.dropped_by_queue);
         let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
             .ns(q.height)
@@ -61,13 +51,9 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let holds = case.path_holds();
     let pauses = holds.iter().map(|h| {
         let share = (h.to - h.from) as f64 / n;
-        let severity = if share < MAX_RARE_SHARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
-        let why = format!(
-            "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
-             receiving program out",
-            case.moment(case.seconds_at(h.from)),
-            time(h.length as f64)
-        );
+        let severity =
+            if share < MAX_RARE_SHARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
+        let why = path_hold(case.stream_seconds_at(h.from), h.length);
         FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
             .places(case, h.from, h.to)
             .ns(h.length)
@@ -101,12 +87,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let height =
         first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
-    let why = format!(
-        "every packet took at least {} where the clock probes before and after needed {} there and back: a queue from \
-         end to end",
-        time(least as f64),
-        time(rtt as f64)
-    );
+    let why = standing_queue(least, rtt);
     let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
@@ -151,8 +132,10 @@ mod tests {
         let cause = &found.cause;
         assert_eq!((cause.from_s, cause.to_s, cause.packets, cause.count), (2.0, 3.0, [200, 299], 3));
         assert_eq!((cause.magnitude_ns, found.harm), (Some(80 * MS), 0.1 * 0.8));
-        assert_eq!(cause.because, "from 2.0 s to 3.0 s packets waited up to 80 ms behind others");
-        assert!(of(200, 300, 80 * MS, 7).cause.because.ends_with("behind others, and 7 found it full"));
+        assert_eq!(cause.because, "packets waited up to 80 ms in a queue, from 2.0 s to 3.0 s");
+        assert!(
+            of(200, 300, 80 * MS, 7).cause.because.ends_with("to 3.0 s; it was full and dropped 7 packets")
+        );
     }
 
     #[test]
@@ -172,7 +155,12 @@ mod tests {
         let found = of(Some(StampSource::Kernel), 20).remove(0);
         assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([200, 219], Some(200 * MS)));
         assert!((found.harm - 0.02 * 2.0).abs() < 1e-12);
-        assert!(found.cause.because.starts_with("at 2.0 s the path stood still for 200 ms and then"));
+        assert!(
+            found
+                .cause
+                .because
+                .starts_with("the path delivered nothing for 200 ms at 2.0 s, then everything at once")
+        );
         let severity = |packets| of(Some(StampSource::Kernel), packets).remove(0).cause.severity;
         assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
     }
@@ -209,8 +197,8 @@ mod tests {
             let found = standing_queue(direction, 101 * MS, 40 * MS, |_| ()).unwrap();
             assert_eq!(
                 found.cause.because,
-                "every packet took at least 100 ms where the clock probes before and after needed 40 ms there and back: \
-                 a queue from end to end"
+                "every packet took at least 100 ms one way, where clock probes before and after the test made a round trip \
+                 in 40 ms: a queue that never empties"
             );
             // Half the packets wait 106 ms or less, and the path takes 20 of them.
             assert_eq!((found.cause.magnitude_ns, found.cause.packets), (Some(86 * MS), [0, 999]));

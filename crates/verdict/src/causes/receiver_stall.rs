@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::numbers::{count, time};
+use crate::sentences::causes::receiver_stall;
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 use jitlat_core::spec::Transport;
@@ -27,12 +27,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let stall = |from: usize, to: usize, length: i64, confidence: f64| {
         let packets = (to - from) as u64;
         let share = packets as f64 / n as f64;
-        let why = format!(
-            "nothing was read for {} from {} on, then {} at once: the receiving program stood still",
-            time(length as f64),
-            case.moment(case.seconds_at(from)),
-            count(packets, "packet")
-        );
+        let why = receiver_stall(case.stream_seconds_at(from), length, packets);
         let mut found =
             FoundCause::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
                 .places(case, from, to)
@@ -117,7 +112,7 @@ mod tests {
         assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.7, 0.02));
         assert_eq!(
             cause.because,
-            "nothing was read for 100 ms from 2.0 s on, then 20 packets at once: the receiving program stood still"
+            "the receiver stalled for 100 ms, from 2.0 s on, and then read 20 packets at once"
         );
         // To the end of the test at most.
         let long = of(20_000 * MS, 20, 0).remove(0).cause;

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::{percent, time};
+use crate::sentences::causes::reordering;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
@@ -65,11 +65,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let spread = (last - first) as f64 / n as f64;
     let found = FoundCause::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
-    vec![found.because(format!(
-        "{} overtaken, half of them held back by {} or more",
-        percent(share),
-        time(held.max(0) as f64)
-    ))]
+    vec![found.because(reordering(share, held))]
 }
 
 /// Whether the packets overtaken are another kind of packet than the rest: hardly any other waits nearly as long. Where
@@ -172,7 +168,7 @@ mod tests {
     fn packets_overtaken_are_described() {
         let found = find_in(&of(1000, 25 * MS, |k| k % 10 == 5)).unwrap();
         assert_eq!((found.cause.magnitude, found.harm, found.cause.packets), (Some(0.1), 0.1, [0, 999]));
-        assert_eq!(found.cause.because, "10 % overtaken, half of them held back by 25 ms or more");
+        assert_eq!(found.cause.because, "10 % reordered, half of them late by 25 ms or more");
         let severity = |held| find_in(&of(1000, held, |k| k % 10 == 5)).unwrap().cause.severity;
         assert_eq!([100 * MS, 100 * MS + 1].map(severity), [Severity::Good, Severity::Fair]);
         // Those of a part of the test are said with their place: of seven tenths at most.
@@ -186,7 +182,7 @@ mod tests {
         let packets =
             every(10 * MS, 1000, |k| Some(if k % 10 == 5 { 25 * MS + i64::from(k / 10) * MS } else { 0 }));
         let found = find_in(&Test::new(1000, 10 * MS, &packets)).unwrap();
-        assert!(found.cause.because.ends_with("held back by 75 ms or more"), "{}", found.cause.because);
+        assert!(found.cause.because.ends_with("late by 75 ms or more"), "{}", found.cause.because);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::numbers::{count, time};
+use crate::sentences::causes::route_change;
 use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -25,24 +25,12 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         // There and back again is one change.
         let back = next.is_some_and(|s| (s.change + step.change).abs() <= step.change.abs() / 4);
         let end = if back { next.map_or(n, |s| s.place) } else { n };
-        let how = if step.change > 0 { "longer" } else { "shorter" };
-        let until = if back {
-            format!(" until {}", case.moment(case.seconds_at(end)))
-        } else {
-            " and stays so".into()
-        };
-        let why = format!(
-            "from {} on the path is {} {how}{until}",
-            case.moment(case.seconds_at(step.place)),
-            time(step.change.abs() as f64)
-        );
         let place = case.delays.seq(step.place);
         let meanwhile =
             case.lost_at_steps.iter().filter(|r| r.start <= place && place <= r.start + r.len + 1);
-        let why = match meanwhile.map(|r| r.len).sum() {
-            0 => why,
-            lost => format!("{why}; {} were lost meanwhile", count(lost, "packet")),
-        };
+        let until = back.then(|| case.stream_seconds_at(end));
+        let from = case.stream_seconds_at(step.place);
+        let why = route_change(from, until, step.change, meanwhile.map(|r| r.len).sum());
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
@@ -78,8 +66,11 @@ mod tests {
 
     #[test]
     fn a_change_of_the_route_is_described() {
-        assert_eq!(said(&[(300, 5 * MS)]), ["from 3.0 s on the path is 5.0 ms longer and stays so"]);
-        assert_eq!(said(&[(300, -5 * MS)]), ["from 3.0 s on the path is 5.0 ms shorter and stays so"]);
+        assert_eq!(said(&[(300, 5 * MS)]), ["the path was 5.0 ms longer, from 3.0 s to the end of the test"]);
+        assert_eq!(
+            said(&[(300, -5 * MS)]),
+            ["the path was 5.0 ms shorter, from 3.0 s to the end of the test"]
+        );
         let found = of(&[(300, 5 * MS)], &[]).remove(0);
         assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([300, 999], Some(5 * MS)));
         assert!((found.harm - 5e-5).abs() < 1e-12);
@@ -92,7 +83,7 @@ mod tests {
 
     #[test]
     fn there_and_back_is_one_change() {
-        let back = "from 3.0 s on the path is 8.0 ms longer until 5.0 s";
+        let back = "the path was 8.0 ms longer, from 3.0 s to 5.0 s";
         // Back to within a quarter.
         for by in [-8, -6, -10] {
             assert_eq!(said(&[(300, 8 * MS), (500, by * MS)]), [back]);
@@ -110,11 +101,11 @@ mod tests {
         let with = |runs: &[(u64, u64)]| {
             of(&[(300, 5 * MS)], runs)[0].cause.because.split("; ").nth(1).map(str::to_owned)
         };
-        assert_eq!(with(&[(290, 9)]).as_deref(), Some("9 packets were lost meanwhile"));
+        assert_eq!(with(&[(290, 9)]).as_deref(), Some("9 packets were lost at the change"));
         assert_eq!(with(&[(290, 8)]), None, "ends before the packet before it");
-        assert_eq!(with(&[(300, 1)]).as_deref(), Some("1 packet were lost meanwhile"));
+        assert_eq!(with(&[(300, 1)]).as_deref(), Some("1 packet was lost at the change"));
         assert_eq!(with(&[(301, 3)]), None);
-        assert_eq!(with(&[(290, 9), (300, 2)]).as_deref(), Some("11 packets were lost meanwhile"));
+        assert_eq!(with(&[(290, 9), (300, 2)]).as_deref(), Some("11 packets were lost at the change"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! [`CauseRule`]: how one kind of cause is found; [`FoundCause`]: one that was.
 
 use crate::case::Case;
+use crate::sentences::causes::repeated;
 use jitlat_core::answer::{Cause, CauseId, Severity};
 
 /// How one kind of cause is found.
@@ -17,8 +18,6 @@ pub struct CauseRule {
 
 /// More of one kind are reported as one.
 const MAX_SEPARATE_CAUSES: usize = 6;
-const LARGEST: &str = "; the largest: ";
-
 pub use jitlat_core::evidence::FoundCause;
 
 /// Builds what a rule found, within its case.
@@ -96,9 +95,7 @@ pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
         f.harm = harm;
         let c = &mut f.cause;
         (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
-        // Put together before, of several themselves.
-        let of_one = c.because.rsplit(LARGEST).next().unwrap_or_default();
-        c.because = format!("{count} times{LARGEST}{of_one}");
+        c.because = repeated(count, &c.because);
     }
     found
 }
@@ -128,7 +125,7 @@ mod tests {
         let cause = one.cause;
         assert_eq!((cause.count, cause.from_s, cause.to_s, cause.packets), (21, 1.0, 7.0, [100, 650]));
         assert_eq!((cause.severity, cause.magnitude_ns), (Severity::Poor, Some(-4 * MS)));
-        assert_eq!(cause.because, "21 times; the largest: 4");
+        assert_eq!(cause.because, "21 times, the largest: 4");
     }
 
     #[test]

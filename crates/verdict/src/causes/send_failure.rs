@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::numbers::{count, percent};
+use crate::sentences::causes::send_failure;
 use crate::severity::of_missing;
 use jitlat_core::answer::CauseId;
 
@@ -26,19 +26,14 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let (found, when) = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => {
             let found = found.packets(case, first.start, last.start + last.len - 1);
-            let [from, to] = [found.cause.from_s, found.cause.to_s].map(|s| case.moment(s));
+            let times = [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s));
             // One by one, they tell nothing by when they were.
             let is_time = runs.iter().any(|r| 2 * r.len >= refused);
-            (found, if is_time { format!(" from {from} to {to}") } else { String::new() })
+            (found, is_time.then_some(times))
         }
-        _ => (found.whole(case), String::new()),
+        _ => (found.whole(case), None),
     };
-    vec![found.because(format!(
-        "the sending host's own system did not send {}{when} ({}): it refused them, or the queue of its interface was full; \
-         no loss of the path's",
-        count(refused, "packet"),
-        percent(share)
-    ))]
+    vec![found.because(send_failure(refused, share, when))]
 }
 
 #[cfg(test)]
@@ -62,7 +57,7 @@ mod tests {
         assert_eq!(found.cause.severity, of_missing(0.02, 200, 10_000));
         assert_eq!(
             found.cause.because,
-            "the sending host's own system did not send 200 packets (2.0 %): it refused them, or the queue of its interface was full; no loss of the path's"
+            "the sending host did not send 200 packets (2.0 %): its system refused them, or the queue of its interface was full; the path did not lose them"
         );
         assert_eq!(of(20_000, &[]).unwrap().cause.magnitude, Some(1.0), "no more than were sent");
     }
@@ -74,7 +69,7 @@ mod tests {
         let said = |refused, gone: &[(u32, u32)]| of(refused, gone).unwrap().cause.because;
         assert!(
             said(100, &[(500, 50), (800, 50)])
-                .contains("did not send 100 packets from 5.0 s to 8.5 s (1.0 %)")
+                .contains("did not send 100 packets (1.0 %), from 5.0 s to 8.5 s:")
         );
         assert!(said(99, &[(500, 33), (700, 33), (900, 33)]).contains("did not send 99 packets (0.99 %)"));
         assert_eq!(

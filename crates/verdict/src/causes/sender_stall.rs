@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::numbers::{count, time};
+use crate::sentences::causes::sender_stall;
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 
@@ -35,12 +35,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let sent = found.cause.from_s;
         found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
         found.cause.to_s = sent;
-        let why = format!(
-            "the sender stood still for {} from {} on: {} left late",
-            time(s.length as f64),
-            case.moment(found.cause.from_s),
-            count(packets, "packet")
-        );
+        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets);
         found.because(why)
     });
     merge_if_many(found.collect())
@@ -71,7 +66,7 @@ mod tests {
         let cause = &found.cause;
         assert!((cause.from_s - 2.9).abs() < 1e-9 && cause.to_s == 3.0);
         assert_eq!((cause.packets, cause.magnitude_ns, found.harm), ([300, 319], Some(100 * MS), 0.5 * 0.02));
-        assert_eq!(cause.because, "the sender stood still for 100 ms from 2.9 s on: 20 packets left late");
+        assert_eq!(cause.because, "the sender stalled for 100 ms, from 2.9 s on: 20 packets left late");
         assert_eq!(of(500, 5000 * MS).unwrap().cause.severity, Severity::Fair);
         assert_eq!(of(500, 5000 * MS).unwrap().cause.from_s, 0.0);
     }

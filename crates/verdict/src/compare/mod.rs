@@ -215,7 +215,7 @@ mod tests {
         let loss = c.loss.unwrap();
         assert_eq!((loss.change, loss.ci95.unwrap()[0] > 0.04), (0.06, true));
         assert_eq!((c.unlike[0].what, c.unlike.len()), (Precondition::Period, 1));
-        assert_eq!(c.unlike[0].text, "different periods: 20.00 ms and 10.00 ms");
+        assert_eq!(c.unlike[0].text, "different periods: 20.0 ms and 10.0 ms");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! [`ComparisonSide`]: one side of a comparison, a run or several runs of the same kind.
 
 use super::comparison::{Basis, Precondition, Statistic, Unlike};
+use crate::sentences::comparison::{self, UnlikeFacts};
 use jitlat_core::comparable::Comparable;
 use jitlat_core::comparable::ResampledSpread;
 use jitlat_core::distribution::percentile::Percent;
@@ -9,7 +10,6 @@ use jitlat_core::metrics::ipdv;
 use jitlat_core::metrics::series::Samples;
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
 use jitlat_core::summary::Summary;
-use jitlat_core::units::eng4;
 
 /// One side of a comparison, as far as it is known. Fields are public so that measurements of other tools can be
 /// compared, too.
@@ -222,32 +222,29 @@ pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Prec
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)
     }
     let mut found = Vec::new();
-    let mut add = |what, text: String| {
+    let mut add = |what, facts: UnlikeFacts<'_>| {
         if varied != Some(what) {
-            found.push(Unlike { what, text });
+            found.push(Unlike { what, text: comparison::unlike(&facts) });
         }
     };
     if differs(&a.round_trip, &b.round_trip).is_some() {
-        add(Precondition::Kind, "one is a round trip, the other one-way".to_owned());
+        add(Precondition::Kind, UnlikeFacts::Kind);
     }
     if differs(&a.direction, &b.direction).is_some() {
-        add(
-            Precondition::Direction,
-            "different directions: one is client to server, the other server to client".to_owned(),
-        );
+        add(Precondition::Direction, UnlikeFacts::Direction);
     }
     if is_the_same(a, b) {
-        add(Precondition::Independence, "the same packets: this is one run compared with itself".to_owned());
+        add(Precondition::Independence, UnlikeFacts::SamePackets);
     }
     if let Some((x, y)) = differs(&a.proto, &b.proto) {
         let [x, y] = [*x, *y].map(ip_protocol_name);
-        add(Precondition::Transport, format!("different transports: {x} and {y}"));
+        add(Precondition::Transport, UnlikeFacts::Transport(&x, &y));
     }
     if let Some((x, y)) = differs(&a.period, &b.period) {
-        add(Precondition::Period, format!("different periods: {} and {}", eng4(*x), eng4(*y)));
+        add(Precondition::Period, UnlikeFacts::Period(*x, *y));
     }
     if let Some((x, y)) = differs(&a.payload, &b.payload) {
-        add(Precondition::Payload, format!("different payloads: {x} and {y} bytes"));
+        add(Precondition::Payload, UnlikeFacts::Payload(*x, *y));
     }
     if let Some((x, y)) = a
         .loss
@@ -255,14 +252,14 @@ pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Prec
         .zip(b.loss.map(|l| l.1))
         .filter(|(x, y)| *x > y.saturating_mul(2) || *y > x.saturating_mul(2))
     {
-        add(Precondition::Length, format!("very different lengths: {x} and {y} packets"));
+        add(Precondition::Length, UnlikeFacts::Length(x, y));
     }
     if let Some((x, y)) = differs(&a.path, &b.path) {
-        add(Precondition::Path, format!("different paths: {} to {}, and {} to {}", x[0], x[1], y[0], y[1]));
+        add(Precondition::Path, UnlikeFacts::Path(x, y));
     }
     if let Some((x, y)) = differs(&a.dscp, &b.dscp) {
         let name = |d: u8| Dscp::new(d.into()).map_or_else(|| d.to_string(), |d| d.to_string());
-        add(Precondition::Dscp, format!("different traffic classes: {} and {}", name(*x), name(*y)));
+        add(Precondition::Dscp, UnlikeFacts::Dscp(&name(*x), &name(*y)));
     }
     found
 }

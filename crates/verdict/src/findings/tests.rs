@@ -31,7 +31,7 @@ fn a_summary_says_how_long_packets_take_and_what_class_that_is() {
     let near = of_path(5_000_000, 800);
     let delay = of("delay", &near);
     assert_eq!(delay.level, Level::Good);
-    let text = "One-way delay averages 5.000 ms after correction of the clocks, +/- 800 ns at worst.";
+    let text = "One-way delay averages 5.00 ms after correction of the clocks, +/- 800 ns at most.";
     assert_eq!(delay.text, text);
     let class = of("class", &near);
     assert_eq!(class.level, Level::Good);
@@ -68,11 +68,11 @@ fn no_loss_is_good_where_it_promises_5_percent() {
     let of = |bound: f64| {
         one(|s| (s.loss.ratio, s.loss.rule_of_three, s.counts.sent) = (Some(0.0), Some(bound), 60))
     };
-    let few = "No loss, but of 60 packets only: too few to promise less than 6 %.";
+    let few = "No loss, but only 60 packets: loss of up to 6.0 % is possible.";
     assert_eq!(of(0.06), (Level::Note, few.to_owned()));
     assert_eq!(
         of(0.05),
-        (Level::Good, "No loss in 60 packets (so below 5.00 % with 95 % confidence).".to_owned())
+        (Level::Good, "No loss in 60 packets: below 5.0 % with 95 % confidence.".to_owned())
     );
 }
 
@@ -91,23 +91,23 @@ fn losses_are_said_with_their_pattern() {
     let table = [
         (
             Some(LossPattern::Bursty),
-            "in bursts: 2.5 packets on average, 7 at most; concealment and single-packet repair \
-          will not cover that",
+            "in bursts of 2.5 packets on average and 7 at most: concealment and single-packet repair do not cover \
+             that",
         ),
-        (Some(LossPattern::Random), "scattered like chance"),
-        (Some(LossPattern::AntiClustered), "more evenly spread than chance"),
-        (Some(LossPattern::Insufficient), "at most 7 in a row; too few to tell bursts from chance"),
-        (None, "at most 7 in a row; too few to tell bursts from chance"),
+        (Some(LossPattern::Random), "in isolated losses"),
+        (Some(LossPattern::AntiClustered), "more evenly spread than random loss"),
+        (Some(LossPattern::Insufficient), "at most 7 in a row: too few to tell bursts from isolated losses"),
+        (None, "at most 7 in a row: too few to tell bursts from isolated losses"),
     ];
     for (pattern, text) in table {
-        assert_eq!(of(pattern, vec![]), (Level::Poor, format!("5.00 % of packets were lost, {text}.")));
+        assert_eq!(of(pattern, vec![]), (Level::Poor, format!("5.0 % of packets were lost, {text}.")));
     }
     // A far host that reports counts alone.
     let counted = one(|s| (s.loss.ratio, s.counts.lost) = (Some(0.05), 50));
-    assert_eq!(counted.1, "5.00 % of packets were lost.");
+    assert_eq!(counted.1, "5.0 % of packets were lost.");
     let random = Some(LossPattern::Random);
-    assert!(of(random, vec![1]).1.ends_with("lost, in an outage, for the most part."));
-    assert!(of(random, vec![1, 3]).1.ends_with("lost, in 4 outages, for the most part."));
+    assert!(of(random, vec![1]).1.ends_with("lost, most of them in one outage."));
+    assert!(of(random, vec![1, 3]).1.ends_with("lost, most of them in 4 outages."));
     assert_eq!(found(|s| (s.loss.ratio, s.counts.lost, s.reordering.observable) = (Some(0.1), 5, false)), []);
 }
 
@@ -122,7 +122,7 @@ fn jitter_is_judged_as_a_wait() {
     assert_eq!(first(0..=500 * MS, |ns| of(ns).0 > Level::Good), 50 * MS + 1);
     assert_eq!(
         of(7 * MS).1,
-        "Jitter: half the packets within 1.000 ms of the fastest, 99.9 % within 7.000 ms."
+        "Jitter: half of the packets arrive within 1.00 ms of the fastest, 99.9 % within 7.00 ms."
     );
 }
 
@@ -136,7 +136,7 @@ fn jitter_across_a_jump_is_that_between_jumps() {
             s.answer = id.map(|id| answer(Severity::Bad, vec![cause(id)]));
         })
     };
-    let within = "Jitter: 99.9 % within 3.000 ms of the fastest between the jumps of the smallest delay, 400.0 ms with them.";
+    let within = "Jitter: 99.9 % of the packets arrive within 3.00 ms of the fastest between two changes of the smallest delay, 400 ms over the whole test.";
     for id in [None, Some(CauseId::RouteChange), Some(CauseId::ClockStep)] {
         assert_eq!(of(id), (Level::Good, within.to_owned()));
     }
@@ -146,7 +146,7 @@ fn jitter_across_a_jump_is_that_between_jumps() {
 #[test]
 fn overtaken_packets_are_poor_above_1_percent() {
     let of = |parts: i64| one(|s| s.reordering.ratio = Some(parts as f64 / 1e4));
-    assert_eq!(of(5), (Level::Note, "0.05 % of packets were overtaken.".to_owned()));
+    assert_eq!(of(5), (Level::Note, "0.05 % of packets were reordered.".to_owned()));
     assert_eq!(first(1..=1000, |parts| of(parts).0 == Level::Poor), 101);
     assert_eq!(found(|s| s.reordering.ratio = Some(0.0)), []);
     assert_eq!(found(|s| (s.reordering.ratio, s.reordering.observable) = (Some(0.1), false)), []);
@@ -164,7 +164,7 @@ fn a_trend_is_said_where_there_is_no_answer() {
         (TrendVerdict::Overload, Level::Bad, "Delay keeps rising: the path carries less than is sent (why)."),
         (TrendVerdict::Draining, Level::Note, "Delay falls throughout: a queue was emptying (why)."),
         (TrendVerdict::Skew, Level::Note, "The two clocks run at different rates (why)."),
-        (TrendVerdict::Undecided, Level::Note, "Delay changes over the run for no single reason (why)."),
+        (TrendVerdict::Undecided, Level::Note, "Delay changes over the test without a single reason (why)."),
     ];
     for (verdict, level, text) in table {
         assert_eq!(of(verdict, false), [Verdict::new("trend", level, text)]);
@@ -203,7 +203,7 @@ fn a_buffer_is_rated_by_its_opinion_score() {
     let of = |hundredths: i64| one(|s| s.dejitter = Some(dejitter(hundredths as f64 / 100.0)));
     let border = |level: Level| 1 - first(-450..=-100, |x| of(-x).0 >= level);
     assert_eq!([Level::Note, Level::Poor, Level::Bad].map(border), [400, 360, 260]);
-    assert_eq!(of(410).1, "With a play-out buffer of 20.00 ms speech is rated MOS 4.10 (G.711).");
+    assert_eq!(of(410).1, "With a play-out buffer of 20.0 ms speech is rated MOS 4.10 (G.711).");
 }
 
 #[test]
@@ -227,9 +227,9 @@ fn the_buffer_is_that_of_the_answer_where_there_is_one() {
         .remove(0)
         .text
     };
-    let text = "With a play-out buffer of 5.000 ms speech is rated MOS 4.30 (G.711)";
+    let text = "With a play-out buffer of 5.00 ms speech is rated MOS 4.30 (G.711)";
     assert_eq!(of(CauseId::Queue), format!("{text}."));
-    assert_eq!(of(CauseId::Outage), format!("{text}, outages left aside."));
+    assert_eq!(of(CauseId::Outage), format!("{text}, not counting outages."));
 }
 
 #[test]
@@ -250,11 +250,9 @@ fn a_delay_is_good_below_150_ms_and_poor_from_400_ms_on() {
     assert_eq!(first(0..=1000, |ms| level(ms) > Level::Note), 400);
     assert_eq!(
         corrected(149, 0)[0].text,
-        "One-way delay averages 149.0 ms after correction of the clocks, +/- 5 ns at worst."
+        "One-way delay averages 149 ms after correction of the clocks, +/- 5 ns at most."
     );
-    assert!(
-        corrected(150, 0)[0].text.ends_with("Conversation begins to suffer above 150 ms from mouth to ear.")
-    );
+    assert!(corrected(150, 0)[0].text.ends_with("Conversation suffers above 150 ms from mouth to ear."));
     assert_eq!(corrected(5, -6), [], "not where the correction is impossible");
 }
 
@@ -271,7 +269,7 @@ fn kernels_vouch_for_a_delay() {
         };
         (s.clock.client.after, s.clock.server.after) = (Some(state), Some(state));
     });
-    let text = "One-way delay averages 5.000 ms, +/- 1.400 us by what both kernels say of their clocks.";
+    let text = "One-way delay averages 5.00 ms, +/- 1.40 us according to both kernels' clocks.";
     assert_eq!(synchronised, [Verdict::new("delay", Level::Good, text)]);
     assert_eq!(found(|s| s.latency.mean = Some(5e6)), []);
 }
@@ -291,9 +289,11 @@ fn a_class_is_real_time_data_or_none() {
         let text = format!("Meets ITU-T Y.1541 class {class} only: data, not interactive voice or video.");
         assert_eq!(of(class, true, true), (Level::Note, text));
     }
-    let none = "Meets no ITU-T Y.1541 class with bounds: only the unspecified class 5.";
+    let none = "Meets no ITU-T Y.1541 class with bounds, only the unspecified class 5.";
     assert_eq!(of(5, true, true), (Level::Note, none.to_owned()));
-    assert!(of(0, false, false).1.ends_with(
-        "; the sample is too small to prove its loss bound; its delay bound rests on unverified clocks."
-    ));
+    assert!(
+        of(0, false, false).1.ends_with(
+            "; too few packets to prove its loss bound; its delay bound rests on unverified clocks."
+        )
+    );
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::severity::Waits;
 use crate::testing::{MS, SECOND, Test, cause, every, first};
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
@@ -101,7 +102,28 @@ fn uses_are_judged_by_how_the_test_was_sent() {
     let answer = judge(&test.material()).answer;
     let voice = answer.profiles["voice"].limits.clone().unwrap();
     assert!(
-        voice.starts_with("measured with 80 bytes every 1.0 s; this use sends 172 every 20 ms"),
+        voice.starts_with("measured with 80 bytes every 1.0 s; this profile sends 172 bytes every 20 ms"),
         "{voice}"
     );
+}
+
+#[test]
+fn the_strongest_effect_is_the_one_that_gives_the_severity() {
+    let felt = |buffer_ns, missing, severity, base_ns| {
+        let lived = Experience { waits: Waits::default(), sent: 10_000, lost: 0, burst_ratio: 1.0, base_ns };
+        strongest_effect(&Played { buffer_ns, missing, rating: 0.0, severity }, &lived)
+    };
+    assert_eq!(felt(0, 0.0, Severity::Good, None), None);
+    assert_eq!(felt(0, 0.0, Severity::Unknown, None), None);
+    let missing = felt(200 * MS, 0.05, Severity::Poor, Some(0.0));
+    assert_eq!(missing.unwrap(), "5.0 % of packets arrive too late or never");
+    // The buffer is fair, and the whole is poor: the delay makes the difference.
+    let delay = felt(80 * MS, 0.0, Severity::Poor, Some(250e6));
+    assert_eq!(delay.unwrap(), "packets take 330 ms one way");
+    assert_eq!(felt(80 * MS, 0.0, Severity::Fair, Some(250e6)).unwrap(), "the delay varies by 80 ms");
+    assert_eq!(felt(80 * MS, 0.0, Severity::Poor, None).unwrap(), "the delay varies by 80 ms");
+    let by_delay = first(0..=200, |ms| {
+        felt(ms * MS, 0.0, Severity::Poor, Some(0.0)).unwrap().starts_with("the delay varies")
+    });
+    assert_eq!(by_delay, 101, "more than 100 ms of buffer are poor by themselves");
 }

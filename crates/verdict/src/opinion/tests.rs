@@ -33,7 +33,7 @@ fn a_quiet_path_is_good() {
     let quiet = opinion(|seq| Some(5_000_000 + seq * 7919 % 1000));
     assert!(quiet.headline.starts_with("Good: nothing is wrong"), "{}", quiet.headline);
     assert!(quiet.findings.iter().all(|f| f.level <= Level::Note), "{:?}", quiet.findings);
-    assert!(quiet.belief.iter().any(|b| b.contains("nothing is known of how the two clocks")));
+    assert!(quiet.belief.iter().any(|b| b.contains("the clock offset is unknown")));
 }
 
 #[test]
@@ -41,7 +41,11 @@ fn the_worst_finding_comes_first_and_names_the_reason() {
     let lossy = opinion(|seq| (seq % 50 > 9).then_some(5_000_000 + seq * 7919 % 1000));
     assert_eq!(lossy.level, Level::Bad);
     assert_eq!(lossy.findings[0].code, "loss");
-    assert!(lossy.headline.starts_with("Bad: 20 % of the packets are dropped"), "{}", lossy.headline);
+    assert!(
+        lossy.headline.starts_with("Bad: 20 % of packets lost, dropped by a rate limit"),
+        "{}",
+        lossy.headline
+    );
     assert!(lossy.findings.windows(2).all(|w| w[0].level >= w[1].level));
 }
 
@@ -59,7 +63,7 @@ fn without_an_answer_the_worst_finding_speaks() {
         let opinion = Opinion::of(&Summary { verdicts, answer, ..Summary::default() });
         (opinion.level, opinion.headline)
     };
-    assert_eq!(of(vec![], false), (Level::Note, "Nothing is known of this path.".into()));
+    assert_eq!(of(vec![], false), (Level::Note, "Nothing is known about this path.".into()));
     let good = Verdict::new("loss", Level::Good, "fine");
     let bad = Verdict::new("jitter", Level::Bad, "wide");
     assert_eq!(of(vec![good.clone(), bad], false), (Level::Bad, "wide".into()));
@@ -76,20 +80,20 @@ fn belief_of(change: impl FnOnce(&mut Summary)) -> Vec<String> {
 fn clocks_say_what_to_believe_of_a_delay() {
     let of = |change: fn(&mut Summary)| belief_of(change).remove(0);
     assert!(
-        of(|s| s.two_way = Some(Box::new(TwoWayFigures::default()))).starts_with("Round trips: both ends")
+        of(|s| s.two_way = Some(Box::new(TwoWayFigures::default())))
+            .starts_with("Round trips: one clock stamps both ends")
     );
     let known = of(|s| (s.clock.offset_ns, s.clock.bound_ns) = (Some(-3000), Some(500.0)));
     assert!(
-        known
-            .starts_with("Latency: the clocks differed by -3.000 us (server - client), known to +/- 500 ns."),
+        known.starts_with("Latency: the clock offset was -3.00 us (server - client), known to +/- 500 ns."),
         "{known}"
     );
-    assert!(of(|s| s.clock.offset_ns = Some(5)).starts_with("Latency: the clocks differed by about 5 ns"));
+    assert!(of(|s| s.clock.offset_ns = Some(5)).starts_with("Latency: the clock offset was about 5 ns"));
     let synchronised = of(|s| {
         (s.clock.client.after, s.clock.server.after) = (Some(SYNCHRONISED), Some(SYNCHRONISED));
     });
     assert!(synchronised.starts_with("Latency: both kernels call their clocks synchronised"));
-    assert!(of(|_| ()).starts_with("Latency: nothing is known"));
+    assert!(of(|_| ()).starts_with("Latency: the clock offset is unknown"));
 }
 
 #[test]
@@ -106,10 +110,12 @@ fn the_senders_error_is_measured_against_the_jitter() {
         sender(&s).unwrap()
     };
     let ends = |word: &str| first(1..=5000, |error| !of(error).contains(word));
-    assert_eq!(ends("small beside"), 101);
+    assert_eq!(ends("which is small compared with"), 101);
     let from = |word: &str| first(1..=5000, |error| of(error).contains(word));
     assert_eq!(from("larger than"), 2001);
-    assert!(of(500).contains("not negligible beside") && of(501).contains("about as large as"));
+    assert!(
+        of(500).contains("which is not negligible compared with") && of(501).contains("about as large as")
+    );
     assert!(of(2000).contains("about as large as"));
     assert_eq!(sender(&Summary::default()), None);
 }
@@ -122,9 +128,9 @@ fn the_sources_of_stamps_are_named() {
             StampCounts { sent: coverage(sent), arrived: coverage(arrived), ..StampCounts::default() };
         stamps(&Summary { stamps: stamps_of, ..Summary::default() })
     };
-    let apart = "the hosts' own scheduling is not in the figures.";
-    let part = "the hosts' own scheduling is part of the figures, usually some 10 us.";
-    assert_eq!(of([0; 4], [0; 4]), format!("Stamps: no on sending, no on arrival; {apart}"));
+    let apart = "the hosts' own scheduling is not part of the figures.";
+    let part = "the hosts' own scheduling is part of the figures, usually about 10 us.";
+    assert_eq!(of([0; 4], [0; 4]), format!("Stamps: none on sending, none on arrival; {apart}"));
     assert_eq!(
         of([0, 1, 0, 0], [0, 0, 2, 3]),
         format!("Stamps: kernel on sending, hardware and capture on arrival; {apart}")
@@ -149,23 +155,23 @@ fn a_sample_resolves_so_much() {
         })
     };
     let table = [
-        (1, "not even the 99th percentile"),
-        (99, "not even the 99th percentile"),
-        (100, "the 99th percentile, no finer"),
-        (999, "the 99th percentile, no finer"),
-        (1000, "the 99.9th percentile, without an upper bound to it"),
-        (3699, "the 99.9th percentile, without an upper bound to it"),
-        (3700, "the 99.9th percentile with both bounds"),
+        (2, ", too few for the 99th percentile"),
+        (99, ", too few for the 99th percentile"),
+        (100, " resolve the 99th percentile, but none finer"),
+        (999, " resolve the 99th percentile, but none finer"),
+        (1000, " resolve the 99.9th percentile, but do not bound it from above"),
+        (3699, " resolve the 99.9th percentile, but do not bound it from above"),
+        (3700, " resolve the 99.9th percentile and bound it from both sides"),
     ];
     for (n, finest) in table {
-        assert_eq!(of(n).unwrap(), format!("Sample: {n} packets resolve {finest}."));
+        assert_eq!(of(n).unwrap(), format!("Sample: {n} packets{finest}."));
     }
     assert_eq!(of(0), None);
     let mut s = Summary::default();
     (s.counts.unique_valid, s.header.proto, s.inference.t_valid) = (5, Transport::Tcp.number(), Some(false));
     let text = sample(&s).unwrap();
     assert!(
-        text.contains("Neighbouring packets resemble each other") && text.contains("TCP hides loss"),
+        text.contains("neighbouring packets are correlated") && text.contains("TCP hides loss"),
         "{text}"
     );
 }

@@ -62,12 +62,12 @@ fn what_stopped_the_test_early_is_said() {
     assert_eq!(of(2, Ending::Unknown), None);
     let table = [
         (Ending::Interrupted, "the test was stopped early"),
-        (Ending::PeerLost, "the other host was lost during the test"),
-        (Ending::StorageFailed, "not everything could be stored"),
-        (Ending::Unknown, "the log ends before its own end"),
+        (Ending::PeerLost, "the connection to the other host was lost during the test"),
+        (Ending::StorageFailed, "not all results could be stored"),
+        (Ending::Unknown, "the log is cut off"),
     ];
     for (ending, how) in table {
-        assert_eq!(of(3, ending).unwrap(), format!("{how}: why; the figures are of what was received"));
+        assert_eq!(of(3, ending).unwrap(), format!("{how} (why); the figures cover what was received"));
     }
     let unknown = |unrecorded| {
         let mut s = sound();
@@ -77,10 +77,8 @@ fn what_stopped_the_test_early_is_said() {
         assert_eq!(w.code, "tail_unknown");
         w.text
     };
-    assert!(unknown(vec![]).starts_with("what became of the packets after the last arrival"));
-    assert!(
-        unknown(vec![run(10, 5)]).starts_with("what became of some packets, of which the log has no rows,")
-    );
+    assert!(unknown(vec![]).starts_with("the fate of the packets after the last arrival is unknown"));
+    assert!(unknown(vec![run(10, 5)]).starts_with("the log has no rows for some packets"));
 }
 
 #[test]
@@ -108,7 +106,7 @@ fn jumps_are_said_where_the_answer_names_one() {
     assert_eq!(codes(jumps(2, CauseId::ClockStep)), ["path_change"]);
     assert_eq!(codes(jumps(2, CauseId::Queue)), [""; 0]);
     let said = text(jumps(3, CauseId::ClockStep));
-    assert!(said.starts_with("the smallest delay jumps 2 time(s), first by 3.000 ms at packet 70"), "{said}");
+    assert!(said.starts_with("the smallest delay changes 2 times, first by 3.00 ms at packet 70"), "{said}");
     // Where there is no answer to ask.
     let unanswered = codes(|s| {
         jumps(2, CauseId::Queue)(s);
@@ -123,7 +121,7 @@ fn a_clock_that_was_set_is_said_from_a_millisecond_on() {
     let server = |s: &mut Summary, ns: i64| s.clock.server.step_ns = Some(-ns);
     assert_eq!(from("clock_step", 0..=10 * MS, client), MS + 1);
     assert_eq!(from("clock_step", 0..=10 * MS, server), MS + 1);
-    assert_eq!(text(|s| client(s, 2 * MS)), "the client's clock was set by 2.000 ms during the test");
+    assert_eq!(text(|s| client(s, 2 * MS)), "the client's clock was set by 2.00 ms during the test");
     assert_eq!(codes(|s| s.clock.inconsistent = true), ["clock_inconsistent"]);
     assert_eq!(from("receive_time_went_back", 0..=5, |s, n| s.counts.rx_time_regressions = n as u64), 1);
 }
@@ -200,7 +198,7 @@ fn a_path_is_asymmetric_unless_the_round_trip_is_some_two_delays() {
     assert!(!is_said(0) && !is_said(-1));
     let said = text(|s| s.latency_corrected.as_mut().unwrap().min = Some(2 * MS));
     assert!(
-        said.starts_with("the round trip of 10.00 ms is 5.0 times the smallest corrected delay of 2.000 ms"),
+        said.starts_with("the round trip of 10.0 ms is 5.0 times the smallest corrected delay of 2.00 ms"),
         "{said}"
     );
     let behind_a_queue = codes(|s| {
@@ -224,10 +222,10 @@ fn a_late_sender_is_said_once() {
         }
     };
     assert_eq!(first(0..=5, |n| codes(late(n, None)) == ["sender_late"]), 1);
-    assert!(text(late(2, None)).contains("half a period late 2 time(s), at most 3.000 ms"));
+    assert!(text(late(2, None)).contains("half a period late 2 times, at most 3.00 ms"));
     // What waited in the host's own queue was handed over in time.
     assert_eq!(codes(late(500, Some(0))), [""; 0]);
-    assert!(text(late(500, Some(1))).contains("half a period late 1 time(s), at most 2.000 ms"));
+    assert!(text(late(500, Some(1))).contains("half a period late 1 time, at most 2.00 ms"));
 }
 
 #[test]
@@ -239,18 +237,15 @@ fn a_stretched_stream_is_said_with_both_rates() {
     assert_eq!(codes(stretched), ["schedule_stretched"]);
     let said = text(stretched);
     assert!(
-        said.starts_with("the sending host sent 180000 packets a second where 250000 were asked for")
-            && said.ends_with("was 1.200 s behind at the end; --pace spin may do more"),
+        said.starts_with("the sending host sent 180000 packets per second instead of 250000")
+            && said.ends_with("was 1.20 s behind at the end; --pace spin may help"),
         "{said}"
     );
     let slow = text(|s| {
         let stretched = Some(Stretched { late: 9.0e9, rate: 0.357, asked: 0.714 });
         s.schedule_error = Some(ScheduleError { stretched, ..Default::default() });
     });
-    assert!(
-        slow.starts_with("the sending host sent 0.36 packets a second where 0.71 were asked for"),
-        "{slow}"
-    );
+    assert!(slow.starts_with("the sending host sent 0.36 packets per second instead of 0.71"), "{slow}");
 }
 
 #[test]
@@ -309,7 +304,7 @@ fn another_class_or_a_mark_on_arrival_is_said() {
     let [changed] = answers(34).try_into().unwrap();
     assert_eq!(
         changed.text,
-        "answers were to have DSCP 8, but 20 of 20 packets arrived with another, mostly 34"
+        "answers were requested with DSCP 8, but 20 of 20 packets arrived with another, mostly 34"
     );
     let marked = |n: i64| codes(|s| s.far_end.ecn = [(3, n as u64)].into()) == ["congestion_marked"];
     assert_eq!(first(0..=5, marked), 1);

@@ -1,8 +1,6 @@
-//! Formats the numbers in verdicts: two digits, in a suitable unit.
+//! Formats the numbers in sentences: two significant digits, in a suitable unit.
 
-use jitlat_core::units::eng4_f64;
-
-/// A time in ns: `3.0 s`, `97 ms`, `320 us`.
+/// A time, given in ns: `3.0 s`, `97 ms`, `320 us`.
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
     let (value, unit) = match size {
@@ -16,12 +14,7 @@ pub fn time(ns: f64) -> String {
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// The same with four digits: `97.21 ms`; below a microsecond whole nanoseconds.
-pub fn precise_time(ns: f64) -> String {
-    if ns.abs() < 1000.0 { format!("{ns:.0} ns") } else { eng4_f64(ns) }
-}
-
-/// A moment of a test, in seconds.
+/// Time since the first packet of a test, in seconds: `9.5 s`, `120 s`.
 pub fn moment(s: f64) -> String {
     if s < 100.0 { format!("{s:.1} s") } else { format!("{s:.0} s") }
 }
@@ -74,7 +67,6 @@ mod tests {
         ];
         assert_eq!(times, text);
         assert_eq!([9.94e3, 9.95e3, -3e9].map(time), ["9.9 us", "10 us", "-3.0 s"]);
-        assert_eq!([999.0, 1000.0, -97.21e6].map(precise_time), ["999 ns", "1.000 us", "-97.21 ms"]);
         assert_eq!([99.94, 100.0].map(moment), ["99.9 s", "100 s"]);
         assert_eq!([0, 1, 2].map(|n| count(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
     }

@@ -1,0 +1,97 @@
+//! How far to believe the figures: clocks, sender, stamps and sample.
+
+use super::numbers::count;
+use jitlat_core::units::eng3 as time;
+
+/// Nothing is known of a path.
+pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
+
+/// What is known of the clocks of a test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClockKnowledge {
+    /// Round trips: one clock stamps both ends.
+    OneClock,
+    /// The offset and its bound, in ns.
+    Bounded(f64, f64),
+    /// The offset, in ns, without a bound.
+    Unbounded(f64),
+    /// Both kernels call their clocks synchronised.
+    Synchronised,
+    /// Nothing.
+    Unknown,
+}
+
+/// What the clocks mean for the figures.
+pub fn clocks(knowledge: ClockKnowledge) -> String {
+    match knowledge {
+        ClockKnowledge::OneClock => {
+            "Round trips: one clock stamps both ends, so absolute round-trip times are known.".to_owned()
+        }
+        ClockKnowledge::Bounded(offset, bound) => format!(
+            "Latency: the clock offset was {} (server - client), known to +/- {}. Corrected delays have this uncertainty; \
+             jitter and loss are not affected.",
+            time(offset),
+            time(bound)
+        ),
+        ClockKnowledge::Unbounded(offset) => format!(
+            "Latency: the clock offset was about {} (server - client); the log does not bound its error. Jitter and loss are \
+             not affected.",
+            time(offset)
+        ),
+        ClockKnowledge::Synchronised => {
+            "Latency: both kernels call their clocks synchronised; the offset between them was not measured. Jitter and \
+             loss are not affected."
+                .to_owned()
+        }
+        ClockKnowledge::Unknown => {
+            "Latency: the clock offset is unknown, so absolute delays mean nothing; their differences, jitter and loss are \
+             not affected."
+                .to_owned()
+        }
+    }
+}
+
+/// The sender's own timing error at the 99th percentile against the jitter at the same percentile, in ns.
+pub fn sender(error: f64, jitter: f64) -> String {
+    let compared = match error {
+        e if e * 10.0 <= jitter => "which is small compared with",
+        e if e * 2.0 <= jitter => "which is not negligible compared with",
+        e if e <= jitter * 2.0 => "about as large as",
+        _ => "larger than",
+    };
+    format!(
+        "Sender: 99 % of packets left within {} of their scheduled time, {compared} the jitter of {} at the same percentile. \
+         Delays count from the actual send times, so they do not include this error.",
+        time(error),
+        time(jitter)
+    )
+}
+
+/// The sources of the stamps at either end, by name, and whether programs read any of them.
+pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
+    let sources = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
+    let noise = if by_programs {
+        "the hosts' own scheduling is part of the figures, usually about 10 us"
+    } else {
+        "the hosts' own scheduling is not part of the figures"
+    };
+    format!("Stamps: {} on sending, {} on arrival; {noise}.", sources(sent), sources(arrived))
+}
+
+/// The finest percentile that `packets` resolve.
+pub fn sample(packets: u64, dependent: bool, tcp: bool) -> String {
+    let finest = match packets {
+        0..100 => ", too few for the 99th percentile",
+        100..1000 => " resolve the 99th percentile, but none finer",
+        1000..3700 => " resolve the 99.9th percentile, but do not bound it from above",
+        _ => " resolve the 99.9th percentile and bound it from both sides",
+    };
+    let dependent = if dependent {
+        " Delays of neighbouring packets are correlated, so the sample is worth fewer packets than that."
+    } else {
+        ""
+    };
+    let tcp = if tcp { " TCP hides loss and reordering; both appear as delay." } else { "" };
+    let packets = count(packets, "packet");
+    format!("Sample: {packets}{finest}.{dependent}{tcp}")
+}

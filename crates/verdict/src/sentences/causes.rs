@@ -1,0 +1,351 @@
+//! The evidence of each cause in one sentence (`Cause::because`), and where the cause lies.
+
+use super::numbers::{count, moment, percent, time};
+use jitlat_core::answer::{Cause, CauseId, Fault};
+use jitlat_core::session::Ending;
+use jitlat_core::spec::Direction;
+
+/// Separates the number of events from the sentence about the largest of them.
+const LARGEST: &str = " times, the largest: ";
+
+/// Separates the share of packets from their size in the evidence of size-dependent loss.
+const OF_SIZE: &str = ", all of ";
+
+/// Returns the evidence of `cause` with its direction, where it lies and its confidence: `no packet arrived for 3.0 s, from
+/// 6.0 s on: 150 packets lost in a row (path, 97 % confidence)`.
+pub fn evidence(cause: &Cause) -> String {
+    let place = match cause.fault {
+        Fault::Path => "path",
+        Fault::Sender => "sending host",
+        Fault::Receiver => "receiving host",
+        Fault::Clock => "clock",
+        Fault::Record => "recording",
+    };
+    let confidence = match cause.id {
+        CauseId::IncompleteLog => String::new(),
+        _ => format!(", {:.0} % confidence", 100.0 * cause.confidence),
+    };
+    format!("{}{} ({place}{confidence})", cause.because, direction(cause.direction))
+}
+
+/// ` in the up direction`; empty if unknown.
+pub(super) fn direction(direction: Option<Direction>) -> &'static str {
+    match direction {
+        Some(Direction::Up) => " in the up direction",
+        Some(Direction::Down) => " in the down direction",
+        None => "",
+    }
+}
+
+/// Several causes of one kind: their number, and the sentence about the largest of them.
+pub fn repeated(count: u64, largest: &str) -> String {
+    // The largest may itself stand for several.
+    let of_one = largest.rsplit(LARGEST).next().unwrap_or_default();
+    format!("{count}{LARGEST}{of_one}")
+}
+
+/// None of `packets` arrived.
+pub fn nothing_arrived(packets: u64) -> String {
+    format!("none of {} arrived", count(packets, "packet"))
+}
+
+/// An outage of `length_ns` in which `lost` packets were lost in a row.
+pub fn outage(from_s: f64, length_ns: f64, lost: u64) -> String {
+    format!(
+        "no packet arrived for {}, from {} on: {} lost in a row",
+        time(length_ns),
+        moment(from_s),
+        count(lost, "packet")
+    )
+}
+
+/// An outage in which the sending host stored its packets instead of losing them.
+pub fn outage_at_sender(from_s: f64, length_ns: f64, packets: u64) -> String {
+    format!(
+        "no packet left the sending host for {}, from {} on: it stored {} until it reached the next hop again",
+        time(length_ns),
+        moment(from_s),
+        count(packets, "packet")
+    )
+}
+
+/// An outage over TCP, after which `packets` arrived at once.
+pub fn outage_over_tcp(from_s: f64, length_ns: f64, packets: u64) -> String {
+    format!(
+        "nothing arrived for {}, from {} on, then {} at once: TCP delivers nothing before a lost segment is repaired",
+        time(length_ns),
+        moment(from_s),
+        count(packets, "packet")
+    )
+}
+
+/// A queue of `height_ns`.
+pub fn queue(from_s: f64, to_s: f64, height_ns: i64) -> String {
+    format!(
+        "packets waited up to {} in a queue, from {} to {}",
+        time(height_ns as f64),
+        moment(from_s),
+        moment(to_s)
+    )
+}
+
+/// A queue of `height_ns`, and packets that it dropped because it was full.
+pub fn queue_with_drops(from_s: f64, to_s: f64, height_ns: i64, dropped: u64) -> String {
+    let queue = queue(from_s, to_s, height_ns);
+    match dropped {
+        0 => queue,
+        lost => format!("{queue}; it was full and dropped {}", count(lost, "packet")),
+    }
+}
+
+/// A time in which the path itself delivered nothing.
+pub fn path_hold(at_s: f64, length_ns: i64) -> String {
+    format!(
+        "the path delivered nothing for {} at {}, then everything at once; the kernel's stamps rule out the receiving \
+         program",
+        time(length_ns as f64),
+        moment(at_s)
+    )
+}
+
+/// A queue that never empties: every packet took at least `least_ns`, where idle probes made a round trip in `rtt_ns`.
+pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
+    format!(
+        "every packet took at least {} one way, where clock probes before and after the test made a round trip in {}: a \
+         queue that never empties",
+        time(least_ns as f64),
+        time(rtt_ns as f64)
+    )
+}
+
+/// Losses without a pattern.
+pub fn random_loss(share: f64) -> String {
+    format!("{} lost, in isolated losses without a pattern", percent(share))
+}
+
+/// Losses in bursts of `mean` packets on average, `burst_ratio` times what random loss would give.
+pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: f64) -> String {
+    format!(
+        "{} lost in {} of {mean:.1} packets on average, {burst_ratio:.1} times what random loss would give",
+        percent(share),
+        count(bursts, "burst")
+    )
+}
+
+/// Losses above a rate.
+pub fn policing(share: f64) -> String {
+    format!(
+        "{} lost at even distances, or where most was sent, without additional delay: a rate limit drops them",
+        percent(share)
+    )
+}
+
+/// Losses of packets of `size` bytes and more.
+pub fn size_dependent(share: f64, size: u16) -> String {
+    format!("{} lost{OF_SIZE}{size} bytes or more; shorter packets pass", percent(share))
+}
+
+/// The size in the evidence of size-dependent loss: `700 bytes or more`.
+pub(super) fn lost_size(because: &str) -> &str {
+    let after = because.split(OF_SIZE).nth(1).and_then(|size| size.split(';').next());
+    after.unwrap_or("more than a certain size")
+}
+
+/// Reordered packets, half of which were late by `late_ns` or more.
+pub fn reordering(share: f64, late_ns: i64) -> String {
+    format!("{} reordered, half of them late by {} or more", percent(share), time(late_ns.max(0) as f64))
+}
+
+/// A path that became longer or shorter by `change_ns`, until `until_s` or for good; `lost` packets were lost meanwhile.
+pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64) -> String {
+    let how = if change_ns > 0 { "longer" } else { "shorter" };
+    let by = time(change_ns.saturating_abs() as f64);
+    let until = until_s.map_or_else(|| "to the end of the test".to_owned(), |s| format!("to {}", moment(s)));
+    let lost = match lost {
+        0 => String::new(),
+        1 => "; 1 packet was lost at the change".to_owned(),
+        n => format!("; {n} packets were lost at the change"),
+    };
+    format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
+}
+
+/// Which host's clock was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteppedClock {
+    /// The sending host's.
+    Sender,
+    /// The receiving host's.
+    Receiver,
+}
+
+/// A clock that was set by `by_ns`.
+pub fn clock_step(at_s: f64, clock: SteppedClock, by_ns: i64) -> String {
+    let who = match clock {
+        SteppedClock::Sender => "sending",
+        SteppedClock::Receiver => "receiving",
+    };
+    let direction = if by_ns > 0 { "forward" } else { "back" };
+    format!(
+        "the {who} host's clock was set {direction} by {} at {}; the path's delay did not change",
+        time(by_ns.saturating_abs() as f64),
+        moment(at_s)
+    )
+}
+
+/// Clocks that drift apart.
+pub fn clock_skew(ppm: f64, drift_ns: i64) -> String {
+    format!(
+        "the clocks drift apart by {ppm:.1} ppm, {} over the test; the path's delay did not change",
+        time(drift_ns.saturating_abs() as f64)
+    )
+}
+
+/// A stall of the sending program, after which `packets` left late.
+pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
+    format!(
+        "the sender stalled for {}, from {} on: {} left late",
+        time(length_ns as f64),
+        moment(from_s),
+        count(packets, "packet")
+    )
+}
+
+/// A stall of the receiving program, after which it read `packets` at once.
+pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
+    format!(
+        "the receiver stalled for {}, from {} on, and then read {} at once",
+        time(length_ns as f64),
+        moment(from_s),
+        count(packets, "packet")
+    )
+}
+
+/// Packets that waited in the interface of the sending host.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalQueueFacts {
+    /// Seconds from the first packet to the first that waited.
+    pub from_s: f64,
+    /// Seconds from the first packet to the last that waited.
+    pub to_s: f64,
+    /// Share of packets that waited.
+    pub share: f64,
+    /// Wait that 95 % of them did not exceed, in ns.
+    pub height_ns: i64,
+    /// Longest wait, in ns.
+    pub longest_ns: i64,
+    /// The kernel stamped only departures, so the waits are upper bounds.
+    pub upper_bounds: bool,
+}
+
+/// A queue in the sending host.
+pub fn local_queue(facts: LocalQueueFacts) -> String {
+    let bound = if facts.upper_bounds { " (upper bounds: the kernel stamped departures only)" } else { "" };
+    format!(
+        "{} of the packets waited in the sending host's own interface, from {} to {}: 95 % of these up to {}, the longest \
+         {}{bound}",
+        percent(facts.share),
+        moment(facts.from_s),
+        moment(facts.to_s),
+        time(facts.height_ns as f64),
+        time(facts.longest_ns as f64)
+    )
+}
+
+/// Packets that arrive twice, or `more_often`.
+pub fn duplication(share: f64, more_often: bool) -> String {
+    let times = if more_often { "more than twice" } else { "twice" };
+    if share > 0.95 {
+        format!("every packet arrives {times}: a loop, a mirror port or two links")
+    } else {
+        format!("{} of the packets arrive {times}", percent(share))
+    }
+}
+
+/// Packets that the sending host did not send, between two times where these are known.
+pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
+    let when =
+        when_s.map_or_else(String::new, |[from, to]| format!(", from {} to {}", moment(from), moment(to)));
+    format!(
+        "the sending host did not send {} ({}){when}: its system refused them, or the queue of its interface was full; \
+         the path did not lose them",
+        count(packets, "packet"),
+        percent(share)
+    )
+}
+
+/// Why a part of a test was not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingPart {
+    /// The connection to the other host was lost.
+    PeerLost,
+    /// The results could not be stored.
+    StorageFailed,
+    /// The log has no end.
+    CutLog,
+    /// Rows are missing within the log.
+    Rows,
+    /// The log ends long before the last packet was due.
+    Tail,
+}
+
+impl MissingPart {
+    /// The reason that a session with this `ending` gives. `truncated`: its log has no end; `tail`: packets at its end are
+    /// unknown.
+    pub fn of(ending: Ending, truncated: bool, tail: bool) -> MissingPart {
+        match ending {
+            Ending::PeerLost => MissingPart::PeerLost,
+            Ending::StorageFailed => MissingPart::StorageFailed,
+            _ if truncated => MissingPart::CutLog,
+            _ if tail => MissingPart::Tail,
+            _ => MissingPart::Rows,
+        }
+    }
+}
+
+/// A part of the test that was not recorded: `unknown` packets, at the end or within the log.
+pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
+    let how = match part {
+        MissingPart::PeerLost => "the connection to the other host was lost",
+        MissingPart::StorageFailed => "not all results could be stored",
+        MissingPart::CutLog => "the log is cut off",
+        MissingPart::Rows => "rows are missing within the log",
+        MissingPart::Tail => "the log ends long before the last packet",
+    };
+    let place = if at_end { " at the end" } else { "" };
+    let are = if unknown == 1 { "is" } else { "are" };
+    format!("{how}: {}{place} ({}) {are} unknown", count(unknown, "packet"), percent(share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::answer::Severity;
+
+    #[test]
+    fn evidence_ends_with_where_it_lies_and_how_certain_it_is() {
+        let mut cause = Cause::new(CauseId::RandomLoss, Severity::Fair, 0.9);
+        cause.because = random_loss(0.02);
+        let text = "2.0 % lost, in isolated losses without a pattern";
+        assert_eq!(evidence(&cause), format!("{text} (path, 90 % confidence)"));
+        cause.direction = Some(Direction::Down);
+        assert_eq!(evidence(&cause), format!("{text} in the down direction (path, 90 % confidence)"));
+        let log = Cause::new(CauseId::IncompleteLog, Severity::Unknown, 0.7);
+        assert_eq!(evidence(&log), " (recording)");
+    }
+
+    #[test]
+    fn the_largest_of_several_is_described_once() {
+        let one = queue(1.0, 2.0, 30_000_000);
+        assert_eq!(
+            repeated(3, &one),
+            "3 times, the largest: packets waited up to 30 ms in a queue, from 1.0 s to 2.0 s"
+        );
+        assert_eq!(repeated(9, &repeated(3, &one)), repeated(9, &one));
+    }
+
+    #[test]
+    fn the_size_of_lost_packets_is_read_from_the_evidence() {
+        assert_eq!(lost_size(&size_dependent(0.02, 700)), "700 bytes or more");
+        assert_eq!(lost_size("no size"), "more than a certain size");
+    }
+}

@@ -1,0 +1,143 @@
+//! The findings: what single figures mean, one sentence each.
+
+use super::numbers::percent;
+use jitlat_core::metrics::regression::TrendVerdict;
+use jitlat_core::units::eng3 as time;
+
+/// Nothing usable arrived.
+pub const NOTHING: &str = "Nothing usable arrived.";
+
+/// No loss in `sent` packets, with the 95 % upper bound of the loss ratio.
+pub fn no_loss(sent: u64, bound: f64) -> String {
+    format!("No loss in {sent} packets: below {} with 95 % confidence.", percent(bound))
+}
+
+/// No loss in so few packets that nothing follows.
+pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
+    format!("No loss, but only {sent} packets: loss of up to {} is possible.", percent(bound))
+}
+
+/// How lost packets are distributed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossDistribution {
+    /// Most of them in this number of outages.
+    Outages(u64),
+    /// In bursts.
+    Bursts {
+        /// Mean number of packets of a burst.
+        mean: f64,
+        /// Number of packets of the longest.
+        longest: u64,
+    },
+    /// As independent losses would be.
+    Random,
+    /// More evenly than independent losses would be.
+    Even,
+    /// Too few to decide; the longest burst.
+    TooFew(u64),
+    /// Only their number is known.
+    Unknown,
+}
+
+/// Share of packets lost, and how they are distributed.
+pub fn loss(share: f64, distribution: LossDistribution) -> String {
+    let pattern = match distribution {
+        LossDistribution::Outages(1) => ", most of them in one outage".to_owned(),
+        LossDistribution::Outages(n) => format!(", most of them in {n} outages"),
+        LossDistribution::Bursts { mean, longest } => format!(
+            ", in bursts of {mean:.1} packets on average and {longest} at most: concealment and single-packet repair do \
+             not cover that"
+        ),
+        LossDistribution::Random => ", in isolated losses".to_owned(),
+        LossDistribution::Even => ", more evenly spread than random loss".to_owned(),
+        LossDistribution::TooFew(longest) => {
+            format!(", at most {longest} in a row: too few to tell bursts from isolated losses")
+        }
+        LossDistribution::Unknown => String::new(),
+    };
+    format!("{} of packets were lost{pattern}.", percent(share))
+}
+
+/// Jitter of half and of 99.9 % of the packets, in ns.
+pub fn jitter(p50: Option<f64>, p999: f64) -> String {
+    match p50 {
+        Some(p50) => format!(
+            "Jitter: half of the packets arrive within {} of the fastest, 99.9 % within {}.",
+            time(p50),
+            time(p999)
+        ),
+        None => format!("Jitter: 99.9 % of the packets arrive within {} of the fastest.", time(p999)),
+    }
+}
+
+/// Jitter of 99.9 % of the packets between changes of the smallest delay, and of the whole test, in ns.
+pub fn jitter_between_steps(within: f64, whole: f64) -> String {
+    format!(
+        "Jitter: 99.9 % of the packets arrive within {} of the fastest between two changes of the smallest delay, {} over \
+         the whole test.",
+        time(within),
+        time(whole)
+    )
+}
+
+/// Share of packets that were reordered.
+pub fn reordering(share: f64) -> String {
+    format!("{} of packets were reordered.", percent(share))
+}
+
+/// A trend of the delay, with its evidence.
+pub fn trend(verdict: TrendVerdict, because: &str) -> String {
+    let what = match verdict {
+        TrendVerdict::Overload => "Delay keeps rising: the path carries less than is sent",
+        TrendVerdict::Draining => "Delay falls throughout: a queue was emptying",
+        TrendVerdict::Skew => "The two clocks run at different rates",
+        _ => "Delay changes over the test without a single reason",
+    };
+    format!("{what} ({because}).")
+}
+
+/// The rating of speech with a play-out buffer.
+pub fn buffer(ns: f64, mos: f64, codec: &str, without_outages: bool) -> String {
+    let outages = if without_outages { ", not counting outages" } else { "" };
+    format!("With a play-out buffer of {} speech is rated MOS {mos:.2} ({codec}){outages}.", time(ns))
+}
+
+/// The mean one-way delay after correction of the clocks; `noticed`: long enough to disturb a conversation.
+pub fn corrected_delay(mean: f64, bound: Option<f64>, noticed: bool) -> String {
+    let bound = bound.map_or_else(String::new, |bound| format!(", +/- {} at most", time(bound)));
+    let noticed = if noticed { " Conversation suffers above 150 ms from mouth to ear." } else { "" };
+    format!("One-way delay averages {} after correction of the clocks{bound}.{noticed}", time(mean))
+}
+
+/// The mean one-way delay between clocks that both kernels call synchronised.
+pub fn delay(mean: f64, error: f64) -> String {
+    format!("One-way delay averages {}, +/- {} according to both kernels' clocks.", time(mean), time(error))
+}
+
+/// Which class of ITU-T Y.1541 a path meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassKind {
+    /// A class for interactive real-time traffic.
+    Interactive,
+    /// A class for data.
+    Data,
+    /// The class without bounds.
+    Unspecified,
+}
+
+/// The best class of ITU-T Y.1541 that a path meets.
+pub fn class(kind: ClassKind, class: u8, enough_packets: bool, clocks_verified: bool) -> String {
+    let sample = if enough_packets { "" } else { "; too few packets to prove its loss bound" };
+    let clocks = if clocks_verified { "" } else { "; its delay bound rests on unverified clocks" };
+    match kind {
+        ClassKind::Interactive => {
+            format!("Meets ITU-T Y.1541 class {class} (interactive real-time){sample}{clocks}.")
+        }
+        ClassKind::Data => format!(
+            "Meets ITU-T Y.1541 class {class} only: data, not interactive voice or video{sample}{clocks}."
+        ),
+        ClassKind::Unspecified => {
+            format!("Meets no ITU-T Y.1541 class with bounds, only the unspecified class {class}{clocks}.")
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The answer of a test in one sentence.
+
+use super::causes::{direction, lost_size};
+use super::numbers::{count, moment, percent, time};
+use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::evidence::KnownPackets;
+use jitlat_core::metrics::stat::wilson95;
+
+/// Returns the headline of `answer` to a test of which `known` is known, of which `received` packets arrived and `lost`
+/// were lost. `effect` is the effect that users notice most, for an answer whose severity no cause explains.
+pub fn headline(
+    answer: &Answer,
+    known: KnownPackets,
+    [received, lost]: [u64; 2],
+    effect: Option<&str>,
+) -> String {
+    let Answer { severity, causes, buffer_ns, .. } = answer;
+    let severity = *severity;
+    let incomplete = if known.complete {
+        String::new()
+    } else {
+        let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
+        match known.unknown {
+            0 => "The log is incomplete. ".to_owned(),
+            n => {
+                let are = if n == 1 { "is" } else { "are" };
+                format!("The log is incomplete: {} ({}) {are} unknown. ", count(n, "packet"), percent(share))
+            }
+        }
+    };
+    let finding = if received == 0 && known.complete && known.sent > 0 {
+        NOTHING_ARRIVED.to_owned()
+    } else if severity == Severity::Unknown {
+        too_few(known.sent, lost)
+    } else {
+        let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog);
+        let finding = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
+            Some(cause) => sentence(cause),
+            None if severity == Severity::Good => "nothing is wrong".to_owned(),
+            None => effect.map_or_else(|| "no single cause explains it".to_owned(), str::to_owned),
+        };
+        let buffer = match buffer_ns {
+            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", time(*ns as f64)),
+            _ => String::new(),
+        };
+        let others =
+            causes.iter().filter(|c| c.id != CauseId::IncompleteLog && c.severity > Severity::Good).count();
+        let more = if others > 1 { format!(" ({} more)", others - 1) } else { String::new() };
+        format!("{}: {finding}{more}{buffer}.", grade(severity))
+    };
+    format!("{incomplete}{finding}")
+}
+
+/// The grade that a headline begins with.
+fn grade(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Unknown => "Unknown",
+        Severity::Good => "Good",
+        Severity::Fair => "Fair",
+        Severity::Poor => "Poor",
+        Severity::Bad => "Bad",
+    }
+}
+
+const NOTHING_ARRIVED: &str =
+    "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
+
+/// The headline of a test of which only the far host's count is known: `received` of `sent` packets.
+pub fn of_counts(sent: u64, received: u64) -> String {
+    if received == 0 {
+        return NOTHING_ARRIVED.to_owned();
+    }
+    let result = match sent.saturating_sub(received) {
+        0 => format!("all {} arrived", count(sent, "packet")),
+        lost => {
+            format!(
+                "{lost} of {} lost ({})",
+                count(sent, "packet"),
+                percent(lost as f64 / sent.max(1) as f64)
+            )
+        }
+    };
+    format!("No verdict: {result}; the far host reports nothing but this count.")
+}
+
+/// Effect of lost and late packets.
+pub fn effect_of_missing(share: f64) -> String {
+    format!("{} of packets arrive too late or never", percent(share))
+}
+
+/// Effect of a long path.
+pub fn effect_of_delay(ns: f64) -> String {
+    format!("packets take {} one way", time(ns))
+}
+
+/// Effect of jitter.
+pub fn effect_of_jitter(ns: i64) -> String {
+    format!("the delay varies by {}", time(ns as f64))
+}
+
+fn too_few(sent: u64, lost: u64) -> String {
+    if sent == 0 {
+        return "No verdict: no packets are known.".to_owned();
+    }
+    let [low, high] = wilson95(lost, sent).unwrap_or([0.0, 1.0]);
+    let loss = match lost {
+        0 => format!(
+            "none were lost, so loss is below {} (95 % confidence)",
+            percent((3.0 / sent as f64).min(1.0))
+        ),
+        n => {
+            let were = if n == 1 { "was" } else { "were" };
+            format!(
+                "{n} {were} lost, so loss is between {} and {} (95 % confidence)",
+                percent(low),
+                percent(high)
+            )
+        }
+    };
+    let are = if sent == 1 { "is" } else { "are" };
+    format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
+}
+
+fn sentence(c: &Cause) -> String {
+    let direction = direction(c.direction);
+    let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);
+    let share = percent(c.magnitude.unwrap_or(0.0));
+    let from = moment(c.from_s);
+    let span = || format!("from {from} to {}", moment(c.to_s));
+    match c.id {
+        CauseId::Outage if c.count > 1 => {
+            format!("{} outages{direction}, the longest {ns}, {}", c.count, span())
+        }
+        CauseId::Outage => format!("no packet arrived{direction} for {ns}, from {from} on"),
+        CauseId::Queue if c.count > 1 => {
+            format!("{} queues{direction} of up to {ns}, {}", c.count, span())
+        }
+        CauseId::Queue => format!("packets waited up to {ns} in a queue{direction}, {}", span()),
+        CauseId::RandomLoss => format!("{share} of packets lost{direction}, in isolated losses"),
+        CauseId::BurstyLoss => format!("{share} of packets lost{direction}, in bursts"),
+        CauseId::Policing => format!("{share} of packets lost{direction}, dropped by a rate limit"),
+        CauseId::Reordering => format!("{share} of packets reordered{direction}"),
+        CauseId::RouteChange if c.count > 1 => {
+            format!("{} route changes{direction} of up to {ns}, {}", c.count, span())
+        }
+        CauseId::RouteChange => {
+            let how = if c.magnitude_ns.unwrap_or(0) < 0 { "shorter" } else { "longer" };
+            format!("a route change at {from} made the path{direction} {ns} {how}")
+        }
+        CauseId::ClockStep => format!("nothing is wrong with the path; a clock was set by {ns} at {from}"),
+        CauseId::ClockSkew => format!("nothing is wrong with the path; the clocks drift apart by {ns}"),
+        CauseId::SenderStall => stall("sender", c, &ns, &from),
+        CauseId::ReceiverStall => stall("receiver", c, &ns, &from),
+        CauseId::LocalQueue => {
+            format!("packets waited up to {ns} in the sending host's own interface, {}", span())
+        }
+        CauseId::Duplication => format!("{share} of packets arrive twice{direction}"),
+        CauseId::SizeDependent => {
+            format!("{share} of packets lost{direction}, all of {}", lost_size(&c.because))
+        }
+        CauseId::SendFailure => format!("the sending host did not send {share} of the packets"),
+        CauseId::IncompleteLog => "a part of the test is unknown".to_owned(),
+    }
+}
+
+fn stall(who: &str, c: &Cause, ns: &str, from: &str) -> String {
+    match c.count {
+        0..=1 => format!("the {who} stalled for {ns}, from {from} on"),
+        n => format!("the {who} stalled {n} times, for up to {ns}, from {from} to {}", moment(c.to_s)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use super::*;
+use crate::testing::{MS, answer, cause, known};
+use jitlat_core::spec::Direction;
+
+const WHOLE: KnownPackets = known(1000, 0, true);
+
+fn of(severity: Severity, causes: Vec<Cause>) -> String {
+    headline(&answer(severity, causes), WHOLE, [1000, 0], None)
+}
+
+#[test]
+fn a_headline_names_the_first_cause_that_hurts() {
+    assert_eq!(of(Severity::Good, vec![]), "Good: nothing is wrong.");
+    assert_eq!(of(Severity::Fair, vec![]), "Fair: no single cause explains it.");
+    let felt = headline(&answer(Severity::Poor, vec![]), WHOLE, [1000, 0], Some("the delay varies"));
+    assert_eq!(felt, "Poor: the delay varies.");
+    let harmless = || Cause { severity: Severity::Good, ..cause(CauseId::Duplication) };
+    // What nobody notices is not what is wrong with a path that is not good.
+    assert_eq!(of(Severity::Fair, vec![harmless()]), "Fair: no single cause explains it.");
+    assert_eq!(of(Severity::Good, vec![harmless()]), "Good: 5.0 % of packets arrive twice.");
+    let skipped = of(Severity::Bad, vec![cause(CauseId::IncompleteLog), cause(CauseId::RandomLoss)]);
+    assert_eq!(skipped, "Bad: 5.0 % of packets lost, in isolated losses.");
+}
+
+#[test]
+fn further_causes_are_counted() {
+    let loss = || cause(CauseId::RandomLoss);
+    let more = |others: Vec<Cause>| of(Severity::Fair, [vec![loss()], others].concat());
+    let text = "Fair: 5.0 % of packets lost, in isolated losses";
+    assert_eq!(more(vec![]), format!("{text}."));
+    assert_eq!(more(vec![loss()]), format!("{text} (1 more)."));
+    assert_eq!(more(vec![loss(), loss()]), format!("{text} (2 more)."));
+    let harmless = Cause { severity: Severity::Good, ..loss() };
+    assert_eq!(more(vec![harmless, cause(CauseId::IncompleteLog)]), format!("{text}."));
+}
+
+#[test]
+fn a_buffer_is_said_where_it_helps() {
+    let of = |severity| {
+        headline(&Answer { buffer_ns: Some(20 * MS), ..answer(severity, vec![]) }, WHOLE, [1000, 0], None)
+    };
+    assert_eq!(of(Severity::Good), "Good: nothing is wrong; set a buffer of 20 ms.");
+    assert_eq!(of(Severity::Fair), "Fair: no single cause explains it; set a buffer of 20 ms.");
+    assert_eq!(of(Severity::Poor), "Poor: no single cause explains it.");
+}
+
+#[test]
+fn what_is_not_recorded_is_said_first() {
+    let of = |sent, unknown| {
+        let known = known(sent, unknown, false);
+        headline(&answer(Severity::Good, vec![]), known, [sent, 0], None)
+    };
+    assert_eq!(of(1000, 0), "The log is incomplete. Good: nothing is wrong.");
+    assert_eq!(
+        of(900, 100),
+        "The log is incomplete: 100 packets (10 %) are unknown. Good: nothing is wrong."
+    );
+    assert!(of(900, 1).starts_with("The log is incomplete: 1 packet (0.11 %) is unknown."));
+}
+
+#[test]
+fn nothing_that_arrives_is_said_of_whole_tests_only() {
+    let of = |known, received| headline(&answer(Severity::Bad, vec![]), known, [received, 0], None);
+    assert!(of(WHOLE, 0).starts_with("Bad: nothing arrived"));
+    assert!(of(WHOLE, 1).starts_with("Bad: no single cause"));
+    assert!(
+        of(KnownPackets { complete: false, ..WHOLE }, 0).starts_with("The log is incomplete. Bad: no single")
+    );
+    assert!(of(KnownPackets { sent: 0, ..WHOLE }, 0).starts_with("Bad: no single cause"));
+}
+
+#[test]
+fn too_few_packets_are_counted() {
+    let of = |sent, lost| {
+        let known = known(sent, 0, true);
+        headline(&answer(Severity::Unknown, vec![]), known, [sent - lost, lost], None)
+    };
+    assert_eq!(of(0, 0), "No verdict: no packets are known.");
+    assert_eq!(
+        of(60, 0),
+        "No verdict: 60 packets are too few; none were lost, so loss is below 5.0 % (95 % confidence)."
+    );
+    assert_eq!(
+        of(1, 0),
+        "No verdict: 1 packet is too few; none were lost, so loss is below 100 % (95 % confidence)."
+    );
+    assert_eq!(
+        of(2, 1),
+        "No verdict: 2 packets are too few; 1 was lost, so loss is between 9.5 % and 91 % (95 % confidence)."
+    );
+}
+
+#[test]
+fn each_kind_of_cause_has_its_sentence() {
+    let table = [
+        (CauseId::Outage, "no packet arrived in the up direction for 30 ms, from 1.0 s on"),
+        (CauseId::Queue, "packets waited up to 30 ms in a queue in the up direction, from 1.0 s to 2.0 s"),
+        (CauseId::RandomLoss, "5.0 % of packets lost in the up direction, in isolated losses"),
+        (CauseId::BurstyLoss, "5.0 % of packets lost in the up direction, in bursts"),
+        (CauseId::Policing, "5.0 % of packets lost in the up direction, dropped by a rate limit"),
+        (CauseId::Reordering, "5.0 % of packets reordered in the up direction"),
+        (CauseId::RouteChange, "a route change at 1.0 s made the path in the up direction 30 ms longer"),
+        (CauseId::ClockStep, "nothing is wrong with the path; a clock was set by 30 ms at 1.0 s"),
+        (CauseId::ClockSkew, "nothing is wrong with the path; the clocks drift apart by 30 ms"),
+        (CauseId::SenderStall, "the sender stalled for 30 ms, from 1.0 s on"),
+        (CauseId::ReceiverStall, "the receiver stalled for 30 ms, from 1.0 s on"),
+        (
+            CauseId::LocalQueue,
+            "packets waited up to 30 ms in the sending host's own interface, from 1.0 s to 2.0 s",
+        ),
+        (CauseId::Duplication, "5.0 % of packets arrive twice in the up direction"),
+        (
+            CauseId::SizeDependent,
+            "5.0 % of packets lost in the up direction, all of more than a certain size",
+        ),
+        (CauseId::SendFailure, "the sending host did not send 5.0 % of the packets"),
+        (CauseId::IncompleteLog, "a part of the test is unknown"),
+    ];
+    for (id, text) in table {
+        assert_eq!(sentence(&Cause { direction: Some(Direction::Up), ..cause(id) }), text);
+    }
+    let twice = |id| sentence(&Cause { count: 2, ..cause(id) });
+    assert_eq!(twice(CauseId::Outage), "2 outages, the longest 30 ms, from 1.0 s to 2.0 s");
+    assert_eq!(
+        twice(CauseId::SenderStall),
+        "the sender stalled 2 times, for up to 30 ms, from 1.0 s to 2.0 s"
+    );
+    let down = sentence(&Cause { direction: Some(Direction::Down), ..cause(CauseId::RandomLoss) });
+    assert_eq!(down, "5.0 % of packets lost in the down direction, in isolated losses");
+    let no_size = Cause { because: "no size".into(), ..cause(CauseId::SizeDependent) };
+    assert_eq!(sentence(&no_size), "5.0 % of packets lost, all of more than a certain size");
+}
