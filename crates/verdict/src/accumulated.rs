@@ -2,7 +2,8 @@
 
 use super::case::{Begin, Case, smallest_one_way};
 use super::causes::queue::of_queue;
-use super::causes::{FoundCause, RULES, merge_if_many};
+use super::causes::{FoundCause, RULES, merge_of_kind};
+use super::causes::{receiver_stall, sender_stall};
 use super::judge::{CaseFindings, conclude};
 use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
@@ -118,7 +119,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
 fn put_together(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
-    so_far.found.extend(merge_if_many(same));
+    so_far.found.extend(merge_of_kind(id, same));
 }
 
 /// The verdict on the `whole` stream. None where something is known of it that its stretches could not know.
@@ -168,7 +169,18 @@ pub fn judgement(
         base_ns: min.and_then(|min| smallest_one_way(min, clock, round_trip, so_far.was_set)),
     };
     let found = so_far.found;
-    Some(conclude(CaseFindings { found, lived, known, received, duration }, session, profiles))
+    let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;
+    let findings = CaseFindings { found, lived, known, received, duration, touched };
+    Some(conclude(findings, session, profiles))
+}
+
+/// Share of the packets that a stall touched. A kernel that stamped arrivals measured the path during a stall of the receiver.
+fn touched_share(found: &FoundCause) -> f64 {
+    match found.cause.id {
+        CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
+        CauseId::ReceiverStall if found.cause.confidence < receiver_stall::PROVEN => found.harm,
+        _ => 0.0,
+    }
 }
 
 /// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.

@@ -252,11 +252,18 @@ impl<'a> Case<'a> {
         least.max(3 * self.material.period().unwrap_or(0))
     }
 
-    /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
-    /// origin.
+    /// Packets that a host sent late, read late without a kernel's stamp, or refused.
+    pub fn touched(&self) -> u64 {
+        let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
+        let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
+        (held + late) as u64 + self.material.session.unsent
+    }
+
+    /// How long packets waited on the path: beyond the smallest delay of their route, or beyond any origin. Packets that a
+    /// host sent or read late are left out.
     pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
-        if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
+        if !self.delays.is_adjusted() && self.late.stalls.is_empty() && held.is_empty() {
             let sorted = || Sample::new(self.material.series.arrivals().map(|p| p.delay));
             return match self.material.sample {
                 Some(sample) => Waits::exact(sample),
@@ -276,7 +283,7 @@ impl<'a> Case<'a> {
     /// What the receiving program added by standing still is not the path's: `held`.
     fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
         let all = 0..self.delays.len();
-        if held.is_empty() && self.late.queued.is_empty() {
+        if held.is_empty() && self.late.stalls.is_empty() {
             return self.delays.each_excess(all, each);
         }
         let of_path = |k: usize| {
@@ -284,8 +291,8 @@ impl<'a> Case<'a> {
             after.checked_sub(1).is_none_or(|i| held[i].to <= k)
         };
         self.delays.each_excess(all, |k, excess| {
-            if of_path(k) {
-                each(k, excess.saturating_add(self.late.of(k)));
+            if of_path(k) && !self.delays.is_aside(k) {
+                each(k, excess);
             }
         });
     }

@@ -123,7 +123,13 @@ impl Episodes {
 }
 
 /// True if delays rise and fall in `range` packet by packet, `count` times, as a queue fills and drains.
-fn is_hill(delays: &Delays<'_>, range: core::ops::Range<usize>, count: u64, base: i64, noise: DelayNoise) -> bool {
+fn is_hill(
+    delays: &Delays<'_>,
+    range: core::ops::Range<usize>,
+    count: u64,
+    base: i64,
+    noise: DelayNoise,
+) -> bool {
     let packets = range.len();
     let (first, last) = (range.start, range.end - 1);
     if packets < MIN_HILL.1 || delays.time(last).saturating_sub(delays.time(first)) < MIN_HILL.0 {
@@ -142,7 +148,9 @@ fn is_hill(delays: &Delays<'_>, range: core::ops::Range<usize>, count: u64, base
     let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
         && climb <= peak * 2 / 5
-        && steepest >= -(peak / 2).max(delays.time(last).saturating_sub(delays.time(first)) / (packets as i64 - 1) * 2)
+        && steepest
+            >= -(peak / 2)
+                .max(delays.time(last).saturating_sub(delays.time(first)) / (packets as i64 - 1) * 2)
         && changes <= hills.saturating_mul(7) / 5 + usual
 }
 

@@ -1,11 +1,13 @@
 //! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
 
 use super::case::{Case, MIN_PACKETS};
-use super::causes::{FoundCause, RULES};
+use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
-use super::sentences::headline::{effect_of_delay, effect_of_jitter, effect_of_missing, headline};
+use super::sentences::headline::{
+    effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+};
 use super::severity::{Experience, Played, of_outage};
-use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
@@ -27,24 +29,27 @@ pub(super) struct CaseFindings {
     pub received: u64,
     /// From the first packet to the end of what is known, in seconds.
     pub duration: f64,
+    /// Packets that a host touched, so that they say nothing about the path: sent late, read late, or refused.
+    pub touched: u64,
 }
 
 /// Judges a test by its evidence, for its users in these `profiles`.
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
-        found: RULES.iter().flat_map(|rule| (rule.find)(&case)).collect(),
+        found: merge_repeated(RULES.iter().flat_map(|rule| (rule.find)(&case)).collect()),
         lived: case.experience(),
         known: case.known,
         received: material.came.len(),
         duration: case.duration,
+        touched: case.touched(),
     };
     conclude(findings, material.session, profiles)
 }
 
 /// What the `findings` in the test of `session` mean for its users.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, known, received, duration } = findings;
+    let CaseFindings { mut found, lived, known, received, duration, touched } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // What needs no statistics may still be said.
@@ -63,16 +68,22 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         let longest = outages.iter().copied().fold(0.0, f64::max);
         of_outage(longest, outages.iter().sum(), duration)
     };
-    let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
-    let interrupted = Interruption::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
+    let interrupted = Interruption::by_outages(gone);
+    let rest = known.sent.saturating_sub(touched);
+    let measured =
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
     let severity = match &played {
         // However few were sent.
         _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
-        _ if !enough || received == 0 => Severity::Unknown,
-        Some(p) => p.severity.max(gone).max(felt_besides(&found)),
+        _ if !enough || received == 0 || !measured => Severity::Unknown,
+        Some(p) => p.severity.max(gone).max(standing(&found)),
         None => Severity::Unknown,
     };
-    let felt = played.and_then(|p| strongest_effect(&p, &lived));
+    let felt = match played {
+        _ if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        played => played.and_then(|p| strongest_effect(&p, &lived)),
+    };
+    let host = enough.then(|| host_grade(&found));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
@@ -85,7 +96,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     };
     let profiles = profiles.iter().filter_map(of_use).collect();
     let complete = known.complete;
-    let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
+    let answer = Answer { complete, severity, host, headline: String::new(), buffer_ns, causes, profiles };
     Judgement { answer, known, received, lost, felt }
 }
 
@@ -101,15 +112,26 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
-/// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
-/// never empties, packets that were never sent.
-fn felt_besides(found: &[FoundCause]) -> Severity {
-    let besides = |f: &&FoundCause| match f.cause.id {
-        CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
-        CauseId::Queue => f.whole_test,
-        _ => false,
-    };
-    found.iter().filter(besides).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
+/// Share of the packets that no host may have touched, for a verdict on the path.
+const MIN_UNTOUCHED: f64 = 0.8;
+
+/// Severity of a queue that never empties: no variation of the delay shows it.
+fn standing(found: &[FoundCause]) -> Severity {
+    let never_empties = |f: &&FoundCause| f.cause.id == CauseId::Queue && f.whole_test;
+    found.iter().filter(never_empties).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
+}
+
+/// Grade of the hosts by those of the causes `found` that lie in them.
+fn host_grade(found: &[FoundCause]) -> HostGrade {
+    let in_hosts = || found.iter().filter(|f| matches!(f.cause.fault, Fault::Sender | Fault::Receiver));
+    let severity = in_hosts().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
+    let mut causes: Vec<CauseId> = Vec::new();
+    for found in in_hosts() {
+        if !causes.contains(&found.cause.id) {
+            causes.push(found.cause.id);
+        }
+    }
+    HostGrade { severity, causes }
 }
 
 /// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a

@@ -54,14 +54,21 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     // A schedule that packets do not follow is another than the one they were sent by.
     let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
-    let mut changes: Vec<i64> = in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
+    let mut changes: Vec<i64> =
+        in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
     let [usual] = at_shares(&mut changes, [30]);
     (4 * usual <= period).then_some(late)
 }
 
 /// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
 #[cold]
-fn clock_step(delays: &Delays<'_>, late: &[i64], noise: DelayNoise, k: usize, jump: i64) -> Option<LevelStep> {
+fn clock_step(
+    delays: &Delays<'_>,
+    late: &[i64],
+    noise: DelayNoise,
+    k: usize,
+    jump: i64,
+) -> Option<LevelStep> {
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
@@ -249,9 +256,12 @@ impl SenderDelays {
             recent[k % RECENT_PACKETS] = late;
             let jump = late.saturating_sub(std::mem::replace(&mut before, late));
             // Another stall, before the schedule is caught up with.
-            if let Some(stall) = stalled.take_if(|stall| jump >= limit && k - stall.from >= MIN_BETWEEN_STALLS) {
+            if let Some(stall) =
+                stalled.take_if(|stall| jump >= limit && k - stall.from >= MIN_BETWEEN_STALLS)
+            {
                 stalls.push(Stall { from: stall.from, to: k, length: stall.length });
-                stalled = Some(Stalled { from: k, length: jump, base: stall.base, lowest: late, lowest_at: k });
+                stalled =
+                    Some(Stalled { from: k, length: jump, base: stall.base, lowest: late, lowest_at: k });
                 continue;
             }
             let Some(stall) = &mut stalled else {

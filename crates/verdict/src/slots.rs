@@ -34,7 +34,8 @@ fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {
         return None;
     }
     let [low] = at_shares(&mut far, [10]);
-    let mut once: Vec<i64> = far.iter().copied().filter(|d| *d >= low - low / 4 && *d <= low + low / 2).collect();
+    let mut once: Vec<i64> =
+        far.iter().copied().filter(|d| *d >= low - low / 4 && *d <= low + low / 2).collect();
     let [slot] = at_shares(&mut once, [50]);
     if !(shortest..=longest).contains(&slot) {
         return None;
@@ -66,12 +67,12 @@ mod tests {
 
     #[test]
     fn a_slot_is_seen_where_packets_miss_it() {
-        assert_eq!(slot(&delays(&sliding(5 * US)), 20 * MS).map(|s| (s + MS / 2) / MS), Some(10));
+        assert_eq!(slot(&delays(&sliding(20 * US)), 20 * MS).map(|s| (s + MS / 2) / MS), Some(10));
         // Where none does, or where packets vary by anything, there is none.
         assert_eq!(slot(&delays(&every(20 * MS, 1000, |_| Some(20 * MS))), 20 * MS), None);
         let varied = every(20 * MS, 1000, |k| Some(i64::from(k * 7919 % 1000) * 12 * US));
         assert_eq!(slot(&delays(&varied), 20 * MS), None);
         // Another period does not fit the slots.
-        assert_eq!(slot(&delays(&sliding(5 * US)), 17 * MS), None);
+        assert_eq!(slot(&delays(&sliding(20 * US)), 17 * MS), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Packets waited behind others.
 
-use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::{path_hold, queue_with_drops, standing_queue};
 use crate::severity::of_wait;
@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     });
     let mut found: Vec<FoundCause> = queues.collect();
     found.extend(pauses(case));
-    merge_if_many(found)
+    found
 }
 
 /// Packets that the path itself held: the receiving kernel stamped them as they came.

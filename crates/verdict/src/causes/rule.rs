@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::sentences::causes::repeated;
-use jitlat_core::answer::{Cause, CauseId, Severity};
+use jitlat_core::answer::{Cause, CauseId, LargestEvent, Severity};
 
 /// How one kind of cause is found.
 pub struct CauseRule {
@@ -78,10 +78,29 @@ impl Find for FoundCause {
 }
 
 /// One for all of `found`, in order of time, where they are too many to be reported one by one.
-pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
-    if found.len() < MAX_SEPARATE_CAUSES {
-        return found;
+pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
+    if found.len() < MAX_SEPARATE_CAUSES { found } else { merge(found) }
+}
+
+/// One for all of `found`, which are of the kind `id`, if events of this kind are reported together or are many.
+pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
+    let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
+    if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+}
+
+/// The causes `found` of any kinds, with repeated events of one kind as one cause.
+pub(crate) fn merge_repeated(found: Vec<FoundCause>) -> Vec<FoundCause> {
+    let mut kinds: Vec<(CauseId, Vec<FoundCause>)> = Vec::new();
+    for found in found {
+        match kinds.iter_mut().find(|(id, _)| *id == found.cause.id) {
+            Some((_, same)) => same.push(found),
+            None => kinds.push((found.cause.id, vec![found])),
+        }
     }
+    kinds.into_iter().flat_map(|(id, same)| merge_of_kind(id, same)).collect()
+}
+
+fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     let count = found.iter().map(|f| f.cause.count).sum();
     let harm = found.iter().map(|f| f.harm).sum();
     let from = found.iter().map(|f| f.cause.from_s).fold(f64::INFINITY, f64::min);
@@ -90,10 +109,15 @@ pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     let last = found.iter().map(|f| f.cause.packets[1]).max().unwrap_or(0);
     found.sort_by_key(|f| std::cmp::Reverse(f.cause.magnitude_ns.map(i64::saturating_abs)));
     let severity = found.iter().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
+    let confidence = found.iter().map(|f| f.cause.confidence).fold(0.0, f64::max);
     found.truncate(1);
     for f in &mut found {
         f.harm = harm;
         let c = &mut f.cause;
+        let (from_s, to_s) = (c.from_s, c.to_s);
+        let alone = c.magnitude_ns.map(|magnitude_ns| LargestEvent { from_s, to_s, magnitude_ns });
+        c.largest = c.largest.or(alone);
+        c.confidence = confidence;
         (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
         c.because = repeated(count, &c.because);
     }

@@ -1,6 +1,6 @@
 //! The sending program stood still.
 
-use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::sender_stall;
 use crate::severity::{of_host, of_missing};
@@ -18,6 +18,8 @@ pub const RULE: CauseRule = CauseRule {
 
 /// Shorter stalls are named only where they are many.
 const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
+/// Harm of a stall in which all packets leave late.
+pub(crate) const HARM_PER_SHARE: f64 = 0.5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.known.sent.max(1);
@@ -29,7 +31,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // It began when the first of the packets was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
@@ -38,7 +40,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets);
         found.because(why)
     });
-    merge_if_many(found.collect())
+    found.collect()
 }
 
 #[cfg(test)]
