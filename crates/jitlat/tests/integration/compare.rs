@@ -296,13 +296,21 @@ fn a_side_that_loses_more_is_worse_for_the_headline_and_for_the_threshold() {
     let compare =
         |a: &str, b: &str, condition: &str| jitlat(&["compare", "-q", a, b, "--fail-if", condition]);
     let worse = compare(&before, &after, "worse");
-    assert!(stdout(&worse).starts_with("Worse: after has 8.0 % more loss than before"), "{}", stdout(&worse));
+    assert!(
+        stdout(&worse).starts_with("Worse: after has 8.0 percentage points more loss than before"),
+        "{}",
+        stdout(&worse)
+    );
     assert_eq!(
         (worse.status.code(), stderr(&worse).as_str()),
         (Some(1), "jitlat: failed: after is worse than before\n")
     );
     let better = compare(&after, &before, "different");
-    assert!(stdout(&better).starts_with("Better: before has 8.0 % less loss"), "{}", stdout(&better));
+    assert!(
+        stdout(&better).starts_with("Better: before has 8.0 percentage points less loss"),
+        "{}",
+        stdout(&better)
+    );
     let said = "jitlat: failed: before is different from after\n";
     assert_eq!((better.status.code(), stderr(&better).as_str()), (Some(1), said));
     let better = compare(&after, &before, "worse");
@@ -322,7 +330,7 @@ fn what_cannot_be_compared_is_said() {
         assert!(all.contains(why), "{args:?}: {all}");
     };
     refused(&[&log], 2, "one run only");
-    refused(&[&log, &log], 2, "one run compared with itself");
+    refused(&[&log, &log], 2, "one run is compared with itself");
     refused(&[&log, "/nonexistent.log"], 2, "opening /nonexistent.log");
     refused(
         &[&log, &data("a_loopback_v1.expected.json"), "--group-by", "direction"],

@@ -212,12 +212,12 @@ mod tests {
         let worse = vec![of("b", 0.0), of("c", 20e6), of("d", 40e6)];
         assert_eq!(
             said(worse),
-            "Worse: 2 of 3 comparisons, most of all d with 40 ms more jitter at the median (39 ms to 41 ms) than a; since c."
+            "Worse: 2 of 3 comparisons, mainly d with 40 ms more jitter at the median (39 ms to 41 ms) than a; since c."
         );
         let both = said(vec![of("b", 20e6), of("c", -20e6)]);
         assert!(
-            both.starts_with("Worse: 1 of 2 comparisons, most of all b with")
-                && both.ends_with("than a; 1 better."),
+            both.starts_with("Worse: 1 of 2 comparisons (1 better), mainly b with")
+                && both.ends_with("than a."),
             "{both}"
         );
         assert_eq!(

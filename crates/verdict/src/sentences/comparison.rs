@@ -217,16 +217,15 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     let change = SideChange::of(c);
     let which = if row.is_empty() { c.b.clone() } else { format!("{} of {row}", c.b) };
     let head = ["Worse", "Better", "Mixed"][groups.iter().position(|group| !group.is_empty()).unwrap_or(0)];
-    let mut text = format!("{head}: {} of {}", most.len(), count(all.len() as u64, "comparison"));
-    text += &format!(", most of all {which} with {} than {}", differences(c).join(" and "), c.a);
+    let others = groups[1..].iter().zip(["better", "mixed"]);
+    let others = others.filter(|(group, name)| !group.is_empty() && *name != change.name());
+    let others: Vec<String> = others.map(|(group, name)| format!("{} {name}", group.len())).collect();
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+    let mut text = format!("{head}: {} of {}{others}", most.len(), count(all.len() as u64, "comparison"));
+    text += &format!(", mainly {which} with {} than {}", differences(c).join(" and "), c.a);
     let first = all.iter().position(|(_, c)| SideChange::of(c) == change).unwrap_or(0);
     if in_order && first > 0 && all[first..].iter().all(|(_, c)| SideChange::of(c) == change) {
         text += &format!("; since {}", all[first].1.b);
-    }
-    for (group, name) in groups[1..].iter().zip(["better", "mixed"]) {
-        if !group.is_empty() && name != change.name() {
-            text += &format!("; {} {name}", group.len());
-        }
     }
     text + "."
 }
