@@ -30,6 +30,8 @@ pub struct Case<'a> {
     pub steps: Vec<(LevelStep, StepReason)>,
     /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
     pub skew: Option<f64>,
+    /// Half of the 95 % interval of that.
+    pub skew_error: f64,
     /// Queues and holds.
     pub episodes: Episodes,
     /// The sender's own delays.
@@ -85,12 +87,14 @@ impl<'a> Case<'a> {
         }
         let late = SenderDelays::new(&delays, material);
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
-        let mut skew = None;
+        let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
         let mut slot = None;
         if series.len() >= MIN_PACKETS {
-            skew =
-                levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
+            let drift = levels::drift(&delays, &blocks, noise)
+                .filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
+            skew = drift.map(|drift| drift.rate);
+            skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {
                 slot = find_slot(&delays, material);
                 // Slots whose clock is not the sender's drift in the same way, until the next one is nearer.
@@ -135,6 +139,13 @@ impl<'a> Case<'a> {
                 episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
             }
         }
+        let handed_over: Vec<_> = episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
+        if !handed_over.is_empty() {
+            steps.extend(handed_over.into_iter().map(|step| (step, StepReason::HandOver)));
+            steps.sort_by_key(|(step, _)| step.place);
+            set_levels(&mut delays, &steps);
+            episodes = Episodes::new(&delays, &delays.blocks(), noise);
+        }
         let departures = LossTimes::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
@@ -155,6 +166,7 @@ impl<'a> Case<'a> {
             noise,
             steps,
             skew,
+            skew_error,
             episodes,
             late,
             scattered: Scattered::default(),
@@ -392,10 +404,44 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
 /// Fewest packets beside a stall that show the smallest delay there.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
+/// True if another smallest delay begins with a step.
+fn is_level(reason: StepReason) -> bool {
+    matches!(reason, StepReason::Route | StepReason::HandOver)
+}
+
+/// The new smallest delay after the peak of `queue`, if it stays to the end of the test and is far below the peak: the path
+/// stored packets while it changed.
+fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
+    let n = delays.len();
+    if queue.to < n {
+        return None;
+    }
+    let mut peak = (queue.from, 0);
+    delays.each_excess(queue.from..n, |k, excess| {
+        if excess > peak.1 {
+            peak = (k, excess);
+        }
+    });
+    let last = n - (n - peak.0) / 4;
+    let level = delays.quantile(last, n, 0.5)?;
+    let near = level.saturating_add(level / 4).saturating_add(noise.p90);
+    let place = peak.0 + (peak.0..n).take_while(|k| delays.excess(*k) > near).count();
+    let spread = delays.quantile(place, n, 0.9)?.saturating_sub(delays.quantile(place, n, 0.1)?);
+    let is_flat = spread <= (4 * noise.p90).max(level / 4) && n - place >= MIN_LEVEL_PACKETS;
+    let is_brief = delays.time(place).saturating_sub(delays.time(queue.from)) < MAX_HAND_OVER_NS;
+    let found = is_flat && is_brief && level < peak.1 / 3;
+    found.then_some(LevelStep { place, change: level, ramp: 0, spread: [0, spread] })
+}
+
+/// Fewest packets that show a new smallest delay.
+const MIN_LEVEL_PACKETS: usize = 50;
+/// A path stores packets for a shorter time while it changes, in ns.
+const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
+
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     let mut places: Vec<usize> =
-        steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s.place).collect();
+        steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);
     places.sort_unstable();
     delays.set_levels(&places);

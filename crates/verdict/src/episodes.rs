@@ -270,6 +270,13 @@ const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
 /// The same of several, which are seen to differ from everything else, and how many they are.
 const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);
 
+/// Length in ns from which holds are left out of what usual packets wait: where several differ from jitter, so do others
+/// that are half as long.
+fn least_hold_apart(holds: &[Hold]) -> i64 {
+    let least = least_hold(holds);
+    if least == MAX_JITTER_HOLDS.0 { least / 2 } else { least }
+}
+
 /// What a hold must reach to differ from jitter, in ns, if all those of a test are `holds`.
 pub fn least_hold(holds: &[Hold]) -> i64 {
     let (least, many) = MAX_JITTER_HOLDS;
@@ -280,7 +287,7 @@ pub fn least_hold(holds: &[Hold]) -> i64 {
 fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
     let n = delays.len();
     let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();
-    busy.extend(holds.iter().filter(|h| h.length >= least_hold(holds)).map(|h| (h.from, h.to)));
+    busy.extend(holds.iter().filter(|h| h.length >= least_hold_apart(holds)).map(|h| (h.from, h.to)));
     busy.sort_unstable();
     let mut next = busy.iter().peekable();
     let mut highest = [i64::MIN; 3];

@@ -171,7 +171,7 @@ fn refine(
 
 /// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
 /// for two clocks that run at different rates.
-pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<f64> {
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
@@ -189,7 +189,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
 
 /// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
 /// some in every part of the test.
-fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
+fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
     if slope.abs() > MAX_DRIFT {
@@ -233,7 +233,32 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64>
         (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
     let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
-    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)
+    let rate = (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)?;
+    Some(Drift { rate, error: error(&points, rate) })
+}
+
+/// Half of the 95 % interval of the slope `rate` of a line through `points`. What the line leaves over is correlated from
+/// point to point, so that the points count as fewer independent ones.
+fn error(points: &[(f64, f64)], rate: f64) -> f64 {
+    let n = points.len() as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (mean_t, mean_m) = (mean(&|p| p.0), mean(&|p| p.1));
+    let rest: Vec<f64> = points.iter().map(|p| p.1 - mean_m - rate * (p.0 - mean_t)).collect();
+    let variance = rest.iter().map(|r| r * r).sum::<f64>();
+    let next = rest.windows(2).map(|w| w[0] * w[1]).sum::<f64>();
+    let correlation = (next / variance.max(1.0)).clamp(0.0, 0.98);
+    let independent = (n * (1.0 - correlation) / (1.0 + correlation)).max(3.0);
+    let sxx = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum::<f64>();
+    2.0 * (variance / n / (sxx / n) / (independent - 2.0)).sqrt()
+}
+
+/// Rate at which two clocks drift apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Rate of the receiving clock relative to the sending one, less 1.
+    pub rate: f64,
+    /// Half of its 95 % interval.
+    pub error: f64,
 }
 
 /// The slope of the line from the lowest point of the first fifth to that of the last fifth below which the fewest

@@ -161,10 +161,10 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     if draw.chance(0.2) && c.trial.spec.direction() == Direction::Up {
         two_way(draw, &mut c);
     }
-    let mut truth = Truth::of("local-queue", by_delay(0.85 * peak))
+    // The path's grade has nothing of it, but what the queue dropped looks like the path's loss.
+    let mut truth = Truth::of("local-queue", &["good", "fair", "poor"])
         .magnitude(peak * MS, 1.6)
         .also(&["random-loss", "bursty-loss"]);
-    truth.severity.extend(by_delay(0.55 * peak));
     truth.times = vec![(from, from + length + peak / 1000.0, tolerance(&c, length))];
     if matches!(load, CrossTraffic::Constant(_)) {
         // Too slow a rise to fill it.

@@ -146,7 +146,13 @@ pub fn sliding_slots(draw: &mut Draw) -> Variant {
     let after = Jitter::Exponential { mean: span(draw.scale(0.005, 0.2) * MS) };
     c.path().jitter = Jitter::Sum(vec![before, Jitter::Slots { every }, after]);
     c.path().in_order = true;
-    variant(c, Truth::clean())
+    let mut truth = Truth::clean();
+    // Before a slot is missed nothing tells it from clocks that drift.
+    if ppm.abs() * c.duration() * 1e3 < 1.2 * slot {
+        truth.main = vec!["clock-skew"];
+        truth.or_nothing = true;
+    }
+    variant(c, truth)
 }
 
 /// Queues that fill and drain within 40 to 300 ms.
@@ -196,14 +202,16 @@ pub fn hand_over(draw: &mut Draw) -> Variant {
     c.path().added =
         points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(d * MS) }).collect();
     c.path().in_order = true;
-    c.receiver().stamps = StampSource::Kernel;
-    c.version = LogVersion::V3;
     let mut truth = Truth::of("queue", &["good", "fair", "poor", "bad"]).magnitude(length * 1e9, 1.5);
-    truth.times = vec![(from, from + length + drain, tolerance(&c, length) + c.delay / 1e9)];
-    // A new path begins with it.
-    if after > 0.0 {
-        truth.also.push("route-change");
+    if draw.chance(0.5) {
+        c.receiver().stamps = StampSource::Kernel;
+        c.version = LogVersion::V3;
+    } else {
+        // Only a kernel's stamps tell it from a program that reads everything at once.
+        c.receiver().stamps = StampSource::User;
+        truth.main.push("receiver-stall");
     }
+    truth.times = vec![(from, from + length + drain, tolerance(&c, length) + c.delay / 1e9)];
     variant(c, truth)
 }
 

@@ -39,6 +39,8 @@ pub struct Truth {
     pub times: Vec<(f64, f64, f64)>,
     /// Its magnitude (ns or a ratio), with the factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
+    /// True if no cause is right, too.
+    pub or_nothing: bool,
     /// Its sign, where the magnitude has one.
     pub sign: Option<f64>,
     /// A word that the evidence contains.

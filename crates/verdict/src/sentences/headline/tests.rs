@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{MS, answer, cause, known};
+use jitlat_core::answer::LargestEvent;
 use jitlat_core::spec::Direction;
 
 const WHOLE: KnownPackets = known(1000, 0, true);
