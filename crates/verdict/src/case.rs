@@ -1,6 +1,6 @@
 //! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
 
-use super::delays::{DelayNoise, Delays};
+use super::delays::{Blocks, DelayNoise, Delays};
 use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
@@ -96,7 +96,7 @@ impl<'a> Case<'a> {
             skew = drift.map(|drift| drift.rate);
             skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {
-                slot = find_slot(&delays, material);
+                slot = find_slot(&delays, &blocks, material);
                 // Slots whose clock is not the sender's drift in the same way, until the next one is nearer.
                 let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
                 skew = skew.filter(|_| slot.is_none_or(|slot| drift.abs() > slot + slot / 4));
@@ -108,7 +108,7 @@ impl<'a> Case<'a> {
             }
             let mut found = levels::steps(&delays, &blocks, noise);
             if found.iter().any(|step| step.change.saturating_abs() <= slots::MAX_SLOT_NS) {
-                slot = slot.or_else(|| find_slot(&delays, material));
+                slot = slot.or_else(|| find_slot(&delays, &blocks, material));
             }
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
@@ -133,19 +133,21 @@ impl<'a> Case<'a> {
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
         if !episodes.queues.is_empty() {
-            slot = slot.or_else(|| find_slot(&delays, material));
+            slot = slot.or_else(|| find_slot(&delays, &blocks, material));
             if let Some(slot) = slot {
                 // Packets that miss their slot wait for no other packet.
                 episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
             }
         }
-        let handed_over: Vec<_> = episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
+        let handed_over: Vec<_> =
+            episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
         if !handed_over.is_empty() {
             steps.extend(handed_over.into_iter().map(|step| (step, StepReason::HandOver)));
             steps.sort_by_key(|(step, _)| step.place);
             set_levels(&mut delays, &steps);
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
+        handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
@@ -382,8 +384,8 @@ const MAX_PROBE_SCATTER: f64 = 0.5;
 pub const MIN_PACKETS: usize = 100;
 
 /// The slots in which the link of a test forwards packets.
-fn find_slot(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<i64> {
-    slots::slot(delays, material.period()?)
+fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> Option<i64> {
+    slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks))
 }
 
 /// True if `step` is at the edge of a stall and the smallest delay is the same on both sides of that.
@@ -403,6 +405,24 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
 
 /// Fewest packets beside a stall that show the smallest delay there.
 const MIN_STALL_NEIGHBOURS: usize = 8;
+
+/// Takes for a hand-over a step at which the path delivers what it stored.
+fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
+    for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
+        let meets = |from: usize, to: usize, size: i64| {
+            let near = |place: usize| step.place.abs_diff(place) <= MAX_STEP_DISTANCE;
+            size >= 3 * step.change.saturating_abs()
+                && (near(from) || near(to) || (from..to).contains(&step.place))
+        };
+        let hold = episodes.holds.iter().any(|h| h.length >= MIN_HOLD_NS && meets(h.from, h.to, h.length));
+        if hold || episodes.queues.iter().any(|q| meets(q.from, q.to, q.height)) {
+            *reason = StepReason::HandOver;
+        }
+    }
+}
+
+/// Most packets between a step and what the path stored, for one event.
+const MAX_STEP_DISTANCE: usize = 3;
 
 /// True if another smallest delay begins with a step.
 fn is_level(reason: StepReason) -> bool {
@@ -440,8 +460,7 @@ const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
 
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
-    let mut places: Vec<usize> =
-        steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
+    let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);
     places.sort_unstable();
     delays.set_levels(&places);

@@ -371,7 +371,7 @@ impl<'a> Delays<'a> {
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
-        let mut last: Option<(i64, i64)> = None;
+        let mut unknown = Vec::new();
         while at + size <= n || at == 0 {
             // The last block takes what is left over.
             let end = if at + 2 * size > n { n } else { at + size };
@@ -380,17 +380,15 @@ impl<'a> Delays<'a> {
             if counted.is_none() && self.aside.is_empty() {
                 break;
             }
-            if let (Some((low, high)), None) = (counted, last) {
-                blocks.min.fill(low);
-                blocks.max.fill(high);
+            if counted.is_none() {
+                unknown.push(blocks.min.len());
             }
-            // A block that is set aside is like the one before, or the first that is not.
-            last = counted.or(last);
-            let (low, high) = last.unwrap_or_default();
+            let (low, high) = counted.unwrap_or((i64::MAX, i64::MIN));
             blocks.min.push(low);
             blocks.max.push(high);
             at = end;
         }
+        blocks.assume(&unknown);
         blocks
     }
 
@@ -441,7 +439,23 @@ pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64
     })
 }
 
+/// Blocks on either side of one that is set aside whose smallest delay is assumed for it.
+const ASSUMED_BLOCKS: usize = 8;
+
 impl Blocks {
+    /// Gives the blocks at `unknown`, all of whose packets are set aside, the smallest delay of those around them.
+    fn assume(&mut self, unknown: &[usize]) {
+        for run in unknown.chunk_by(|a, b| a + 1 == *b) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let before = first.saturating_sub(ASSUMED_BLOCKS)..first;
+            let after = (last + 1)..(last + 1 + ASSUMED_BLOCKS).min(self.len());
+            let low = before.chain(after).map(|b| self.min[b]).min().filter(|low| *low < i64::MAX);
+            for b in first..=last {
+                (self.min[b], self.max[b]) = (low.unwrap_or(0), low.unwrap_or(0));
+            }
+        }
+    }
+
     /// Number of blocks.
     pub fn len(&self) -> usize {
         self.min.len()

@@ -122,7 +122,8 @@ impl Episodes {
     }
 }
 
-/// True if delays rise and fall in `range` packet by packet, `count` times, as a queue fills and drains.
+/// True if delays rise and fall in `range` packet by packet, `count` times, as a queue fills and drains; or rise at once, by
+/// more than jitter does, and fall packet by packet, as what a path stored is delivered.
 fn is_hill(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,
@@ -147,7 +148,7 @@ fn is_hill(
     let usual = (packets as i64).saturating_mul(2 * noise.median);
     let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
-        && climb <= peak * 2 / 5
+        && (climb <= peak * 2 / 5 || peak >= MAX_JITTER_HOLD_NS && packets >= 2 * MIN_HILL.1)
         && steepest
             >= -(peak / 2)
                 .max(delays.time(last).saturating_sub(delays.time(first)) / (packets as i64 - 1) * 2)

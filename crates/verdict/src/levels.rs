@@ -1,6 +1,7 @@
 //! Changes of the smallest delay that last, and its slow drift.
 
 use super::delays::{Blocks, DelayNoise, Delays};
+use super::slots;
 
 /// Groups of packets a series is seen in.
 const MAX_GROUPS: usize = 200;
@@ -169,6 +170,15 @@ fn refine(
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
+/// Slots in which a link forwards packets, by smallest delays that slide along a line and slip by a slot, in ns.
+pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
+    let n = delays.len();
+    let groups = Groups::of(blocks, n)?;
+    let time: Vec<f64> =
+        (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
+    slots::slipped(&time, &groups.min)
+}
+
 /// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
 /// for two clocks that run at different rates.
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
@@ -280,7 +290,7 @@ fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
 
 /// The median of the slopes between points `lag` apart: steps and queues for less than a third of the time leave it
 /// as it is.
-fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
+pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
     let slopes = (lag..time.len()).filter_map(|i| {
         let t = time[i] - time[i - lag];
         (t > 0.0).then(|| (value[i] - value[i - lag]) / t)

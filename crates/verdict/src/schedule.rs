@@ -57,7 +57,8 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
     // Bursts that the log says nothing about are a guess: nearly all must fit.
-    let is_guess = matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
+    let is_guess =
+        matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
     (4 * usual <= period).then_some(late)
 }

@@ -44,7 +44,7 @@ pub fn sender_stall(draw: &mut Draw) -> Variant {
     }
     c.sender().entries = entries(draw);
     let longest = stalls.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
-    let mut truth = Truth::of("sender-stall", &["good", "fair"]).magnitude(longest.1 * 1e9, 1.4);
+    let mut truth = Truth::of("sender-stall", &["good", "fair", "unknown"]).magnitude(longest.1 * 1e9, 1.4);
     let as_long = stalls.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
     truth.times = as_long.map(|s| (s.0, s.0 + s.1, tolerance(&c, 0.0))).collect();
     variant(c, truth)
@@ -196,7 +196,7 @@ pub fn send_failure(draw: &mut Draw) -> Variant {
         Choice::Within(from..=from + (p * c.packets as f64) as u64, Box::new(Choice::Bernoulli(1.0)))
     };
     // Round trips that were never requested are not lost, and do not make the path worse.
-    variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad"]))
+    variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad", "unknown"]))
 }
 
 /// A log without its end.

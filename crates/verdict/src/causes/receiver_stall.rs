@@ -9,9 +9,10 @@ use jitlat_core::spec::Transport;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ReceiverStall,
-    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more and four times what \
-                all others but two wait, each one less by what it was sent later; the program's stamps, or its own reading of the \
-                clock after the kernel's",
+    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more (40 ms \
+                where three do, or where the program's own reading of the clock proves it) and four times what all \
+                others but two wait, each one less by what it was sent later; the program's stamps, or its own \
+                reading of the clock after the kernel's",
     source: "definition: what a host did is not the path's fault",
     find,
 };

@@ -8,10 +8,11 @@ use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::SenderStall,
-    threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
-                before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \
-                not where delays fall by as much (a clock was set), and over TCP only where few packets are late; their stay \
-                in the host's interface left out",
+    threshold: "a packet leaves one and a half periods and 15 ms later than the earliest of the seven before it, by \
+                the schedule that the packets follow, and eight times what neighbours usually differ by, whether the \
+                schedule is caught up with or not; or, where the schedule is not known, after a gap of three periods \
+                with about as many others at once as were due meanwhile; not where delays fall by as much (a clock \
+                was set), and over TCP only where few packets are late; their stay in the host's interface left out",
     source: "definition: what a host did is not the path's fault",
     find,
 };

@@ -123,10 +123,7 @@ fn each_kind_of_cause_has_its_sentence() {
     let largest = Some(LargestEvent { from_s: 1.5, to_s: 2.0, magnitude_ns: 30 * MS });
     let twice = |id| sentence(&Cause { count: 2, largest, ..cause(id) });
     assert_eq!(twice(CauseId::Outage), "2 outages, the longest 30 ms, from 1.0 s to 2.0 s");
-    assert_eq!(
-        twice(CauseId::SenderStall),
-        "the sender stalled 2 times, the longest for 30 ms at 1.5 s"
-    );
+    assert_eq!(twice(CauseId::SenderStall), "the sender stalled 2 times, the longest for 30 ms at 1.5 s");
     let down = sentence(&Cause { direction: Some(Direction::Down), ..cause(CauseId::RandomLoss) });
     assert_eq!(down, "5.0 % of packets lost in the down direction, in isolated losses");
     let no_size = Cause { because: "no size".into(), ..cause(CauseId::SizeDependent) };
